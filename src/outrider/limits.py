@@ -590,6 +590,7 @@ CATALOG_COUNTED_BYTES_MAX = 64 << 20  # lines that a catalog does not have, coun
 CATALOG_NOTES_MAX = 64  # catalogs of one crawl that `status` shows
 
 # pages
+PAYLOADS_MAX = 1_000_000  # responses whose payloads a later record may refer to: some 40 MB
 COPIES_PAGES_MAX = 1_000_000  # pages whose copies are named: some 300 MB; copies of later ones have no name
 DUPLICATES_LISTED_MAX = 1_000_000  # copies that `outrider duplicates` lists: some 300 MB
 BASE_CHARACTERS_MAX = 2_048  # a <base href>: it repeats in each of thousands of links, longer ones are attacks

@@ -11,8 +11,10 @@ from outrider.archive.warc import (
     WarcWriter,
     Watermark,
     payload_digest,
+    read_fields,
     read_record,
     record_in,
+    repeated,
     shown_digest,
 )
 
@@ -25,7 +27,9 @@ __all__ = [
     "WarcWriter",
     "Watermark",
     "payload_digest",
+    "read_fields",
     "read_record",
     "record_in",
+    "repeated",
     "shown_digest",
 ]

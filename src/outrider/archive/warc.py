@@ -2,7 +2,8 @@
 
 Names: PREFIX-NNNNNN.warc.gz, numbered from 000000. Each file begins with a `warcinfo`; then pairs of `response` and its
 `request`. Blocks contain the bytes as received: status line and fields, chunk framing and content coding untouched.
-A 304 that confirms an earlier response is a `revisit` in place of the `response`.
+A 304 that confirms an earlier response is a `revisit` in place of the `response`, and so is an answer whose payload is
+in the archive already.
 Source: ISO 28500:2017, https://iipc.github.io/warc-specifications/specifications/warc-format/warc-1.1/
 """
 
@@ -16,6 +17,7 @@ from functools import lru_cache
 from ipaddress import ip_address
 from typing import NamedTuple
 
+import numpy as np
 from isal import igzip_lib
 
 from outrider import kernels
@@ -31,6 +33,7 @@ RandomBytes = Callable[[int], bytes]  # os.urandom, or a seeded one in tests
 
 TOKEN_FIELD = "Outrider-Token"  # noqa: S105 - the lease's number, no secret
 NOT_MODIFIED_PROFILE = "http://netpreserve.org/warc/1.1/revisit/server-not-modified"
+SAME_PAYLOAD_PROFILE = "http://netpreserve.org/warc/1.1/revisit/identical-payload-digest"
 _FORMAT = "http://iipc.github.io/warc-specifications/specifications/warc-format/warc-1.1/"
 _SERIAL = re.compile(r"-([0-9]{6,12})\.warc\.gz\Z", re.ASCII)
 _PREFIX = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z", re.ASCII)
@@ -42,7 +45,10 @@ _INSTANT_BYTES = 8
 _ID_BYTES = IDS_BYTES // 2
 _RESPONSE = b"WARC-Type: response"
 _PAYLOAD_DIGEST = b"WARC-Payload-Digest:"
+_BLOCK_DIGEST = b"WARC-Block-Digest:"
+_LENGTH = b"Content-Length:"
 _TYPE = b"Content-Type:"
+_HEAD_STEP_BYTES = 4_096  # of a record, unpacked at once: most heads are shorter
 # Base 32, ten bits at a time: a third of the time of base64.b32encode.
 _DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
 _PAIRS = [first + second for first in _DIGITS for second in _DIGITS]
@@ -76,7 +82,8 @@ class Records(NamedTuple):
     """The two records of an exchange, each packed into its gzip member, and two digests.
 
     `payload_digest` is that of the payload, `content_digest` the SHA-1 of the content (20 bytes). `mark` has 24 bytes,
-    by which a later `revisit` refers to the response: its instant (u64, little-endian) and its random id.
+    by which a later `revisit` refers to the response: its instant (u64, little-endian) and its random id. `head` is the
+    head of the answer if its payload may be that of another record; b"" if it is empty or incomplete.
     """
 
     url: str
@@ -86,15 +93,18 @@ class Records(NamedTuple):
     response: bytes
     request: bytes
     mark: bytes
+    head: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
 class WarcPlace:
-    """The place of a record's gzip member: file name, first byte, length in bytes."""
+    """The place of a record's gzip member: file name, first byte, length in bytes. `payload` is the place of the
+    response with the payload, if this record is a `revisit` of the same payload."""
 
     file: str
     offset: int
     length: int
+    payload: WarcPlace | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +250,9 @@ class WarcWriter:
             if one.confirms is not None:
                 response = _revisit(response, one.url, one.confirms)
             mark = one.at.to_bytes(_INSTANT_BYTES, "little") + ids[IDS_BYTES * at :][:_ID_BYTES]
-            records.append(Records(one.url, one.at, shown, digest, _member(response), _member(request), mark))
+            may_repeat = one.body and one.truncated is None and one.confirms is None
+            head = one.head if may_repeat else b""
+            records.append(Records(one.url, one.at, shown, digest, _member(response), _member(request), mark, head))
         return records
 
     def add(self, given: Exchange | Records) -> WarcPlace:
@@ -371,6 +383,57 @@ def _revisit(response: bytes, url: str, mark: bytes) -> bytes:
     return b"\r\n".join(fields) + end + block
 
 
+def repeated(records: Records, original: Mapping[str, str]) -> Records | None:
+    """Returns records whose response is a `revisit` of an earlier response with the same payload (WARC 1.1 section
+    6.7.2). original: the fields of that response. None if it is no such response."""
+    same = original.get("warc-type") == "response" and "warc-truncated" not in original
+    names = ("warc-target-uri", "warc-date", "warc-record-id")
+    url, date, identity = (original.get(name, "") for name in names)
+    if not (same and url and date and identity and original.get("warc-payload-digest") == records.payload_digest):
+        return None
+    inflater, head = igzip_lib.IgzipDecompressor(flag=igzip_lib.DECOMP_GZIP), b""
+    while _END not in head:
+        head += inflater.decompress(b"" if head else records.response, _HEAD_STEP_BYTES)
+    left_out = (_BLOCK_DIGEST, _LENGTH)
+    fields = [line for line in head.partition(_END)[0].split(b"\r\n") if not line.startswith(left_out)]
+    fields[fields.index(_RESPONSE)] = b"WARC-Type: revisit"
+    more = (
+        f"WARC-Profile: {SAME_PAYLOAD_PROFILE}\r\nWARC-Refers-To-Target-URI: {url}\r\nWARC-Refers-To-Date: {date}\r\n"
+        f"WARC-Refers-To: {identity}\r\nWARC-Block-Digest: {payload_digest(records.head)}\r\n"
+        f"Content-Length: {len(records.head)}"
+    )
+    response = b"\r\n".join((*fields, more.encode("utf-8"))) + _END + records.head + _END
+    mark = _mark_of(date, identity) if url == records.url else None
+    return records._replace(response=_member(response), mark=mark or records.mark, head=b"")
+
+
+def _mark_of(date: str, identity: str) -> bytes | None:
+    """Returns the mark of a response of ours by its date and its id; None for other forms of these."""
+    digits = identity.removeprefix("<urn:uuid:").removesuffix(">").replace("-", "")
+    try:
+        at = np.datetime64(date.removesuffix("Z"), "us").astype(np.int64)
+        mark = int(at).to_bytes(_INSTANT_BYTES, "little") + bytes.fromhex(digits)
+    except (ValueError, OverflowError):
+        return None
+    return mark if len(mark) == WARC_MARK_BYTES else None
+
+
+def read_fields(files: Files, place: WarcPlace) -> Mapping[str, str]:
+    """Reads the fields of one record. Raises FileNotFoundError, and DamagedStoreError without a record there."""
+    file = files.open(place.file)
+    try:
+        packed = file.read_at(place.offset, min(place.length, _HEAD_STEP_BYTES))
+        inflater, head = igzip_lib.IgzipDecompressor(flag=igzip_lib.DECOMP_GZIP), b""
+        try:
+            while _END not in head and (piece := inflater.decompress(b"" if head else packed, _HEAD_STEP_BYTES)):
+                head += piece
+        except (igzip_lib.IsalError, EOFError):  # type: ignore[misc]  # an instance in the stub
+            head = b""
+        return _fields_of(head, f"{files.describe(place.file)} at byte {place.offset}")[0]
+    finally:
+        file.close()
+
+
 def read_record(files: Files, place: WarcPlace) -> WarcRecord:
     """Reads one record by its place. Raises FileNotFoundError, and DamagedStoreError without a whole record there."""
     file = files.open(place.file)
@@ -393,12 +456,17 @@ def record_in(file: File, place: WarcPlace, name: str) -> WarcRecord:
         raise DamagedStoreError(f"{where}: {error}") from None
     if not inflater.eof or inflater.unused_data:
         raise DamagedStoreError(f"{where}: {place.length} bytes are not one gzip member")
-    head, separator, rest = record.partition(b"\r\n\r\n")
-    lines = head.decode("utf-8", "replace").split("\r\n")
-    if not separator or not lines[0].startswith("WARC/1."):
-        raise DamagedStoreError(f"{where}: no WARC record begins there")
-    fields = {name.lower(): value.strip(" \t") for name, _, value in (line.partition(":") for line in lines[1:])}
+    fields, rest = _fields_of(record, where)
     length = fields.get("content-length", "")
     if not length.isdigit() or rest[int(length) :] != _END:
         raise DamagedStoreError(f"{where}: Content-Length {length!r} is not the length of its block")
     return WarcRecord(fields, rest[: int(length)])
+
+
+def _fields_of(record: bytes, where: str) -> tuple[dict[str, str], bytes]:
+    """Returns the fields of a record by their lower-case names, and the bytes after its head."""
+    head, separator, rest = record.partition(_END)
+    lines = head.decode("utf-8", "replace").split("\r\n")
+    if not separator or not lines[0].startswith("WARC/1."):
+        raise DamagedStoreError(f"{where}: no WARC record begins there")
+    return {name.lower(): value.strip(" \t") for name, _, value in (line.partition(":") for line in lines[1:])}, rest

@@ -70,7 +70,7 @@ class ArchiveExport:
         return DamagedStoreError.exit_code if self.missing or self.damaged else 0
 
 
-class _Line(msgspec.Struct):
+class _CountedLine(msgspec.Struct):
     """The parts of a line that decide whether a record counts."""
 
     token: int | None = None
@@ -119,7 +119,7 @@ class _Archive:
         self.waited = TokenSet()
         """The tokens of pages whose records were not read yet."""
         for lines in (self.pages, requests):
-            decode = msgspec.json.Decoder(_Line).decode
+            decode = msgspec.json.Decoder(_CountedLine).decode
             for _, octets in lines.raw():
                 line = _decoded(decode, octets, directory)
                 if line.token is not None and line.token >= 0:
@@ -169,7 +169,7 @@ class _Archive:
     def _places(self, name: str) -> Sequence[int]:
         """Returns the places in a file that the lines of pages name, sorted."""
         if self._known[0] != name:
-            decode = msgspec.json.Decoder(_Line).decode
+            decode = msgspec.json.Decoder(_CountedLine).decode
             places = array("Q")
             for _, octets in self.pages.raw():
                 place = _decoded(decode, octets, self._folder).warc

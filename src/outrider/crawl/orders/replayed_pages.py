@@ -18,6 +18,7 @@ import msgspec
 from outrider.archive import WarcPlace, WarcRecord, record_in
 from outrider.archive.projection import tame
 from outrider.clock import instant
+from outrider.crawl.output.archived_answers import whole_record
 from outrider.crawl.output.line_fields import item_lines
 from outrider.crawl.output.omissions import whole_page
 from outrider.crawl.output.output import FILES, PAGES
@@ -149,7 +150,7 @@ class Replayer:
     def _visit(self, line: Mapping[str, Any]) -> Visit:
         """Returns the visit of a line, made again from its record. Raises DamagedStoreError, FileNotFoundError."""
         url = str(line["url"])
-        record = self._archive.record(place_of(line, url, self._path))
+        record = whole_record(self._archive.record, place_of(line, url, self._path))
         requested = str(line.get("requested") or url)
         if record.fields.get("warc-target-uri") != requested:
             raise DamagedStoreError(f"the record is about {record.fields.get('warc-target-uri', 'no URL')!r:.200}")

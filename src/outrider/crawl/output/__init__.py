@@ -3,6 +3,7 @@
 The archive is written first, then the frontier's fact, then the line files. The line files repeat the facts, so a kill
 neither loses a line nor writes it twice.
 
+    archived_answers.py  answers of the archive, with the payload that a revisit names
     counter.py          the progress of a command that reads or writes many records
     journal.py          `crawl.log`
     line_fields.py      the fields of a line of `politeness.jsonl`

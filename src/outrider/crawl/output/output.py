@@ -14,7 +14,16 @@ from typing import Final, Protocol
 
 import msgspec
 
-from outrider.archive import Exchange, Projection, Records, WarcPlace, WarcWriter, Watermark
+from outrider.archive import (
+    Exchange,
+    Projection,
+    Records,
+    WarcPlace,
+    WarcWriter,
+    Watermark,
+    read_fields,
+    repeated,
+)
 from outrider.archive.line_index import INDEX_FOLDER, LineIndex
 from outrider.clock import ClockFunction, Instant, elapsed, instant
 from outrider.crawl.output.line_fields import item_lines
@@ -22,7 +31,8 @@ from outrider.crawl.output.output_frontier import OutputFrontier
 from outrider.crawl.setup.directory import ARCHIVE_NAME
 from outrider.crawl.setup.options import COUNT_MAX, CrawlOptions
 from outrider.crawl.setup.version import version
-from outrider.errors import LostOutputError
+from outrider.errors import LostOutputError, StoreError
+from outrider.fetch.codings import codings_of
 from outrider.fetch.downloader import Response
 from outrider.fetch.response_bytes import payload_of
 from outrider.journey import Line
@@ -169,7 +179,20 @@ class Output:
             )
             for (response, at, token, confirms), payload in zip(answers, payloads, strict=True)
         ]
-        return self._archive.records_of(exchanges)
+        made = self._archive.records_of(exchanges)
+        for row, (response, _, _, _) in enumerate(answers):
+            if exchanges[row].payload is not None and made[row].head and _is_recoded(response):
+                made[row] = made[row]._replace(head=b"")
+        return made
+
+    def repeated(self, records: Records, place: WarcPlace) -> Records | None:
+        """Returns records that refer to the payload of an earlier response in the archive, None if the record at this
+        place has another payload, or is not here any more."""
+        assert self._archive_files is not None, "records are packed only for an archive"
+        try:
+            return repeated(records, read_fields(self._archive_files, place))
+        except (FileNotFoundError, StoreError):
+            return None
 
     def keep(self, records: Sequence[Records]) -> list[WarcPlace]:
         """Appends answers to the archive. After StoreFullError, no record was added."""
@@ -284,6 +307,11 @@ class Output:
         if self._archive_files is not None:
             self._archive_files.close()
             self._archive_files = None
+
+
+def _is_recoded(response: Response) -> bool:
+    """Whether an answer has transfer codings other than chunks: programs that replay it undo only these."""
+    return any(coding != "chunked" for coding in codings_of(response.headers.get_all("transfer-encoding")))
 
 
 def whole_lines(path: str, bytes_max: int | None = None) -> Iterator[bytes]:

@@ -66,8 +66,7 @@ class PageLines(LineFiles):
         for directory, line in self._each():
             place = line.get("warc")
             if len(self._reports) > 1 and isinstance(place, Mapping):
-                file = os.path.join(directory, ARCHIVE_NAME, str(place.get("file")))
-                line = {**line, "warc": {**place, "file": file}}
+                line = {**line, "warc": _named(place, directory)}
             yield line
 
     def _each(self) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -93,6 +92,13 @@ class PageLines(LineFiles):
         for _, line in self._each():
             if "items" in line:
                 yield from map(msgspec.json.decode, item_lines(msgspec.json.encode(line)))
+
+
+def _named(place: Mapping[str, Any], directory: str) -> dict[str, Any]:
+    """Returns a place whose file has its directory."""
+    named = {**place, "file": os.path.join(directory, ARCHIVE_NAME, str(place.get("file")))}
+    payload = place.get("payload")
+    return {**named, "payload": _named(payload, directory)} if isinstance(payload, Mapping) else named
 
 
 def _length(path: str) -> int:
@@ -129,11 +135,16 @@ def place_of(line: Mapping[str, Any], url: str, path: str) -> WarcPlace:
     line."""
     try:
         place = msgspec.convert(line["warc"], WarcPlace)
-        if place.file in ("", ".", "..") or "/" in place.file or min(place.offset, place.length) < 0:
-            raise msgspec.ValidationError("it is outside the archive")
+        for one in (place, place.payload):
+            if one is not None and not _is_inside(one):
+                raise msgspec.ValidationError("it is outside the archive")
     except msgspec.ValidationError as error:
         raise DamagedStoreError(
             f"{path}: the line of {url} names no place in the archive ({error}); "
             f"`outrider verify {os.path.dirname(path)}` lists all damage"
         ) from None
     return place
+
+
+def _is_inside(place: WarcPlace) -> bool:
+    return place.file not in ("", ".", "..") and "/" not in place.file and min(place.offset, place.length) >= 0

@@ -7,12 +7,14 @@ import os
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 import msgspec
 
 from outrider.archive import WarcPlace, read_record
 from outrider.archive.line_index import Wanted, last_line
+from outrider.crawl.output.archived_answers import whole_record
 from outrider.crawl.output.output import FILES, PAGES
 from outrider.crawl.output.written_lines import place_of
 from outrider.crawl.questions.manual_requests import ManualRequests, SiteRules
@@ -251,7 +253,7 @@ def archived(files: Directory, place: WarcPlace, url: str) -> tuple[bytes, bytes
 
 def answer_of(files: Directory, place: WarcPlace) -> tuple[bytes, Headers, bytes]:
     """Returns the head of an archived answer, as bytes and as fields, and its content. Raises as `archived`."""
-    record = read_record(files, place)
+    record = whole_record(partial(read_record, files), place)
     head, _, body = record.block.partition(b"\r\n\r\n")
     headers = Headers.parse(head)
     if "chunked" in codings_of(headers.get_all("transfer-encoding")):

@@ -12,6 +12,7 @@ threads read the answers, and one thread writes the results.
     hooks.py               functions of the user
     lease_kinds.py         the kinds of leases, a row each: limits, reading, outcome
     loop.py                the loop
+    payloads.py            payloads that are in the archive already
     probes.py              requests for random names, to detect pages that say "not found" with status 200
     reader_page.py         the page that a reader returns, checked and sent between processes
     reader_process.py      readers in processes of their own, with limits of time and memory

@@ -33,6 +33,7 @@ from outrider.crawl.run.copies import Copies
 from outrider.crawl.run.fetching import Fetching, NameService
 from outrider.crawl.run.hook_failures import HookFailures
 from outrider.crawl.run.hooks import HookFailed, Hooks
+from outrider.crawl.run.payloads import Payloads
 from outrider.crawl.run.probes import Probes
 from outrider.crawl.run.reading import Reader, Readings
 from outrider.crawl.run.settle import LEASE_SECONDS, Settler, Turn
@@ -242,6 +243,9 @@ class CrawlLoop(ABC):
         options, frontier = self._options, self._frontier
         copies = Copies()
         copies.read(self._output.pages())
+        payloads = Payloads()
+        if options.warc:
+            payloads.read(self._output.pages())
         reader = Reader(options, self._hooks, self._output, keeps_links=keeps_links)
         self._settler = Settler(
             frontier,
@@ -250,6 +254,7 @@ class CrawlLoop(ABC):
             self._journal,
             self._hooks,
             copies=copies,
+            payloads=payloads,
             sitemaps=Sitemaps(frontier, options, files),
             probes=Probes(frontier, options, files),
             reader=reader,

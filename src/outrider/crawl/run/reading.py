@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 
-from outrider.archive import Records
+from outrider.archive import Records, WarcPlace
 from outrider.crawl.output.output import Packed
 from outrider.crawl.run.hooks import CrawledPage, HookFailed, Hooks
 from outrider.crawl.run.lease_kinds import KINDS
@@ -78,6 +78,8 @@ class Reading:
     # Set by the writer thread.
     step: Step = Step.ANSWERED
     warc: dict[str, Any] | None = None
+    original: WarcPlace | None = None  # of the earlier response with its payload, if its record refers to that
+    may_be_repeated: bool = False  # later answers with its payload may refer to its record
     outcome: Outcome | None = None
     seen: CrawledPage | None = None
     items: msgspec.Raw | None = None  # of `on_page`, as JSON

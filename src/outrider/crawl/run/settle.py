@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
+from outrider.archive import WarcPlace
 from outrider.causes import error_words
 from outrider.crawl.output.journal import Journal
 from outrider.crawl.output.omissions import OVER_LIMIT
@@ -23,6 +24,7 @@ from outrider.crawl.run.copies import Copies
 from outrider.crawl.run.hook_failures import TOO_LARGE, HookFailures
 from outrider.crawl.run.hooks import CrawledPage, HookFailed, Hooks
 from outrider.crawl.run.lease_kinds import KINDS, Tools, errand_of, stopped_outcome, unkept_outcome
+from outrider.crawl.run.payloads import Payloads
 from outrider.crawl.run.probes import SOFT_404, Probes
 from outrider.crawl.run.reading import NO_LINKS, Reader, Reading, Step
 from outrider.crawl.run.sitemaps import Sitemaps
@@ -96,6 +98,7 @@ class Settler:
         *,
         tell: Callable[[CrawledPage], None] | None = None,
         copies: Copies | None = None,
+        payloads: Payloads | None = None,
         sitemaps: Sitemaps | None = None,
         probes: Probes | None = None,
         reader: Reader | None = None,
@@ -113,6 +116,7 @@ class Settler:
         self._told = told
         self._hooks = hooks or Hooks(options)
         self._copies = copies if copies is not None else Copies()
+        self._payloads = payloads if payloads is not None else Payloads()
         self._sitemaps = sitemaps if sitemaps is not None else Sitemaps(frontier, options)
         self._probes = probes if probes is not None else Probes(frontier, options)
         self._tell = tell
@@ -221,6 +225,8 @@ class Settler:
                 self._count_failed(one, one.outcome)
             self._note_fault(one)
             if one.visit.lease.kind is Kind.PAGE:
+                if code is Settled.OK and one.may_be_repeated and one.shown is not None and one.warc is not None:
+                    self._payloads.add(one.shown, WarcPlace(**one.warc))
                 self._told(code)
                 if one.outcome.answered and one.judgement is not None and one.judgement.word.has_content:
                     self._failures.page_was_read()
@@ -490,11 +496,27 @@ class Settler:
         """Appends the records of visits to the archive, all in one write."""
         fresh = [one for one in some if one.step < Step.ARCHIVED]
         kept = [one for one in fresh if one.records is not None and not one.visit.stopped]
-        for one, place in zip(kept, self._output.keep([one.records for one in kept if one.records]), strict=True):
-            one.warc = {"file": place.file, "offset": place.offset, "length": place.length}
+        for one in kept:
+            self._repeat(one)
+        places = self._output.keep([one.records for one in kept if one.records])
+        for one, place in zip(kept, places, strict=True):
+            assert one.records is not None
+            one.warc = _as_json(place)
+            if one.original is not None:
+                one.warc["payload"] = _as_json(one.original)
+            one.may_be_repeated = bool(one.records.head)
             one.records = None
         for one in fresh:
             one.step = Step.ARCHIVED
+
+    def _repeat(self, one: Reading) -> None:
+        """Makes the record of a page refer to an earlier response with the same payload, if the archive has one."""
+        if one.records is None or not one.records.head or one.visit.lease.kind is not Kind.PAGE:
+            return
+        place = self._payloads.find(one.records.payload_digest)
+        made = self._output.repeated(one.records, place) if place is not None else None
+        if made is not None:
+            one.records, one.warc_record, one.original = made, made.mark, place
 
     def _outcome_of(self, one: Reading) -> Outcome:
         visit = one.visit
@@ -548,6 +570,10 @@ class Settler:
         elif (line := KINDS[lease.kind].line(one, outcome)) is not None:
             event, fields = line
             self._journal.note(event, **fields)
+
+
+def _as_json(place: WarcPlace) -> dict[str, Any]:
+    return {"file": place.file, "offset": place.offset, "length": place.length}
 
 
 def _batch(links: UrlBatch | list[Link]) -> UrlBatch:
