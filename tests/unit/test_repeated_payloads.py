@@ -16,6 +16,7 @@ import outrider
 from fake_web import FakeWeb
 from limiting import set_limits
 from outrider.archive import WarcPlace, payload_digest, read_record
+from outrider.catalog.rows import raw_content_key
 from outrider.cli.main import run
 from outrider.crawl.output.archived_answers import whole_record
 from outrider.crawl.questions.single_page import kept_page
@@ -223,3 +224,11 @@ def test_many_payloads_are_found_by_their_index() -> None:
         payloads.add(digest, WarcPlace("crawl-000001.warc.gz", number, 10))
     found = [payloads.find(digest) for digest in digests]
     assert [*range(3_000)] == [place.offset for place in found if place is not None]
+
+
+def test_a_catalog_has_the_place_of_the_payload(crawled: Path) -> None:
+    lines = lines_of(crawled)
+    first = raw_content_key(lines["a"][0]["warc"])
+    assert first is not None
+    assert {first} == {raw_content_key(lines[name][0]["warc"]) for name in "abc"}
+    assert first != raw_content_key(lines["f"][0]["warc"])

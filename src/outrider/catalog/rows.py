@@ -186,7 +186,11 @@ def _source(referrer: object) -> bytes | None:
 
 def raw_content_key(warc: object, prefix: str = ARCHIVE_PREFIX) -> str | None:
     """Returns the place of a record as `KEY#bytes=FIRST-LAST`: one ranged request for these bytes of KEY returns one
-    gzip member. warc: the field of a line; None for another value."""
+    gzip member. warc: the field of a line; None for another value. A revisit of the same payload has the place of the
+    response with the payload."""
+    if not isinstance(warc, Mapping):
+        return None
+    warc = warc.get("payload") or warc
     if not isinstance(warc, Mapping):
         return None
     file, offset, length = (warc.get(name) for name in ("file", "offset", "length"))
