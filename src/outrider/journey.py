@@ -21,6 +21,7 @@ from outrider.errors import SettingsError
 from outrider.limits import (
     DIGEST_BYTES_MAX,
     LINE_BYTES_MAX,
+    SIGNALS_BYTES,
     TEXT_DIGEST_BYTES,
     UNIQUE_KEY_BYTES_MAX,
     VALIDATOR_BYTES_MAX,
@@ -189,6 +190,11 @@ class Link:
 
     unique_key: only for a crawl made with `unique="caller"`, where links with one unique key are the same URL. Without
     one, such a crawl compares key and URL, byte for byte.
+
+    modified: when the page changed last, an instant or a date as text (W3C, RFC 9110). With a revisit rule, a date
+    after the last visit of a known page is a signal that brings its next visit forward; without a rule it has no
+    effect. Unreadable dates and future dates are counted and ignored. change_seconds: how long the page usually stays
+    the same, in seconds above 0; a rule begins with it.
     """
 
     url: str
@@ -201,6 +207,8 @@ class Link:
     crawl: str | None = None
     metadata: Mapping[str, object] | None = None
     unique_key: Annotated[bytes | None, OutcomeField(Form.OCTETS, None, UNIQUE_KEY_BYTES_MAX, kept="u")] = None
+    modified: Instant | str | None = None
+    change_seconds: float | None = None
 
     def __init__(
         self,
@@ -215,6 +223,8 @@ class Link:
         crawl: str | None = None,
         metadata: Mapping[str, object] | None = None,
         unique_key: bytes | None = None,
+        modified: Instant | str | None = None,
+        change_seconds: float | None = None,
     ) -> None:
         put = object.__setattr__
         put(self, "url", url)
@@ -227,6 +237,8 @@ class Link:
         put(self, "crawl", crawl)
         put(self, "metadata", metadata)
         put(self, "unique_key", unique_key)
+        put(self, "modified", modified)
+        put(self, "change_seconds", change_seconds)
 
 
 UrlName: TypeAlias = str | bytes | Link
@@ -359,11 +371,13 @@ OWN_FIELDS: Final[Mapping[str, OutcomeField]] = {
     "change_confidence": OutcomeField(Form.REAL, None, kept="p"),
     "revisit_interval": OutcomeField(Form.REAL, None, kept="i"),
     "revisit_memory": OutcomeField(Form.REAL, None, kept="n"),
+    "signals": OutcomeField(Form.OCTETS, None, SIGNALS_BYTES, kept="s"),
 }
 """The fields of a record that no outcome sets. visits: the number of answered fetches. created_at: the instant at which
 the page was made, only from an import. change_rate: changes per second, as its visits showed; change_confidence: about
 how many changes were seen (policy/change_rates.py). revisit_interval, revisit_memory: the numbers of a published rule
-(policy/revisit_rules.py)."""
+(policy/revisit_rules.py). signals: the latest date of a change that a link named (an instant of 8 bytes), and
+the number of such dates since the last visit (2 bytes)."""
 RECORD_FIELDS: Final[Mapping[str, OutcomeField]] = {
     **{name: field for name, field in OUTCOME_FIELDS.items() if field.kept},
     **OWN_FIELDS,
@@ -875,7 +889,10 @@ class RevisitStatus:
     50 %. value: of a visit now, and price: the one that the value must exceed; both None for a rule without a price.
     stretch: the factor of all intervals, None for a rule with a price. visits: answered fetches. next_look_at: the
     instant at which the rule looks at the page again; next_fetch_at: the instant at which the page is due at the
-    present price or stretch, None if it is never due.
+    present price or stretch, None if it is never due. modified_at: the latest date of a change that a link named;
+    signals: the number of such dates since the last visit. signal_recall: the share of changes of its host that have a
+    signal; signal_noise: false signals a second, for each page of its host; signal_seconds: the waiting that a signal
+    is worth. These three are None for a page without a date.
     """
 
     rule: str
@@ -887,6 +904,11 @@ class RevisitStatus:
     visits: int
     next_look_at: Instant | None
     next_fetch_at: Instant | None
+    modified_at: Instant | None = None
+    signals: int = 0
+    signal_recall: float | None = None
+    signal_noise: float | None = None
+    signal_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

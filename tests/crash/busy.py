@@ -66,6 +66,8 @@ class Busy:
             key=rng.choice([None, None, None, "together"]), unique_key=rng.choice([None, b"1", b"2"]) if odd else None,
             priority=rng.choice([None, 0.1, 0.9]), metadata=rng.choice([None, {"n": self.calls}]),
             not_before=rng.choice([None, None, self.world.clock() + instant(rng.choice([1, 5, 90]))]),
+            modified=rng.choice([None, None, self.world.clock() - instant(rng.choice([0, 1, 5]))]),
+            change_seconds=rng.choice([None, None, None, 60.0]),
         )  # fmt: skip
 
     def make_crawl(self) -> None:

@@ -30,6 +30,7 @@ from outrider.frontier.state.tables import (
     QUEUES,
     RETURNS,
     ROBOTS_FILES,
+    SIGNALS,
     TRANSIT,
 )
 from outrider.frontier.stores.tailed_backlog import TailedBacklog
@@ -406,7 +407,18 @@ def small_threshold(monkeypatch):
     set_limits(monkeypatch, MEMTABLE_BYTES_MAX_LEAST=4_000, MEMTABLE_SHARE=1 << 40, LOG_BYTES_BEFORE_CHECKPOINT=16_000)
     monkeypatch.setattr(
         "outrider.engine.rounds.COPY_ROWS",
-        {OWN: 1, HOSTS: 3, QUEUES: 3, LEASES: 1, AUTHORITIES: 2, TRANSIT: 1, CALLED: 2, RETURNS: 2, ROBOTS_FILES: 8},
+        {
+            OWN: 1,
+            HOSTS: 3,
+            QUEUES: 3,
+            LEASES: 1,
+            AUTHORITIES: 2,
+            TRANSIT: 1,
+            CALLED: 2,
+            RETURNS: 2,
+            ROBOTS_FILES: 8,
+            SIGNALS: 1,
+        },
     )
     set_limits(monkeypatch, CHECKPOINT_STEP_BYTES=1, CHECKPOINT_RANGE_BYTES_MAX=1)
 
@@ -611,6 +623,7 @@ ODD_SETTINGS: list[dict[str, Any]] = [
     {"max_urls": 60, "when_full": "drop_lowest"},
     {"addresses": "errands", "group": {"address": {"gap": 1.0}}},
     {"group": "domain"},
+    {"revisit": "optimal", "rate": 5.0},
 ]
 
 
@@ -662,7 +675,7 @@ def test_any_history_is_found_again_for_long(
                 CHECKPOINT_RANGE_BYTES_MAX=rng.choice([1, 700]),
             )
             if rng.random() < 0.5:
-                patch.setattr("outrider.engine.rounds.COPY_ROWS", dict.fromkeys(range(10), 1))
+                patch.setattr("outrider.engine.rounds.COPY_ROWS", dict.fromkeys(range(11), 1))
             if rng.random() < 0.5:
                 patch.setattr("crash.busy.PATHS", 600)
             patch.setattr("crash.busy.DELETES", rng.choice([0.6, 2, 4]))

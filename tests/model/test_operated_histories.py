@@ -35,7 +35,9 @@ def kind(request, monkeypatch):
     if request.param != "log alone":
         set_limits(monkeypatch, CALL_BYTES_PER_FRAME=300)
         set_limits(monkeypatch, LOG_BYTES_BEFORE_CHECKPOINT=4_000)
-        monkeypatch.setattr("outrider.engine.rounds.COPY_ROWS", {0: 1, 1: 2, 2: 2, 3: 3, 4: 7, 5: 1, 7: 2, 8: 2, 9: 1})
+        monkeypatch.setattr(
+            "outrider.engine.rounds.COPY_ROWS", {0: 1, 1: 2, 2: 2, 3: 3, 4: 7, 5: 1, 7: 2, 8: 2, 9: 1, 10: 1}
+        )
         set_limits(monkeypatch, CHECKPOINT_STEP_BYTES=1)
     if request.param == "tails and hosts on disk":
         monkeypatch.setitem(TailedBacklog.__init__.__kwdefaults__, "head_cards_max", 1)

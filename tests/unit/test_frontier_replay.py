@@ -182,6 +182,9 @@ def patch() -> Iterator[pytest.MonkeyPatch]:
         yield patched
 
 
+RULES_OF_VISITS = ({}, {"revisit": "optimal", "rate": 5.0}, {"revisit": "adaptive"})
+
+
 @settings(max_examples=15, deadline=None)
 @given(seed=st.integers(0, 2**32), calls=st.integers(5, 120), deletes=st.booleans(), robots=st.booleans(),
        checkpoints=st.booleans())  # fmt: skip
@@ -189,7 +192,7 @@ def test_every_verb_at_random_is_replayed(patch, seed, calls, deletes, robots, c
     rng = random.Random(seed)
     world = World(
         robots="errands" if robots else "caller", seed=seed, output=True,
-        max_pages_per_host=rng.choice([None, 6]),
+        max_pages_per_host=rng.choice([None, 6]), **rng.choice(RULES_OF_VISITS),
     )  # fmt: skip
     busy = Busy(world, rng, deletes=deletes)
     for call in range(calls):
@@ -206,7 +209,7 @@ def test_every_verb_at_random_after_a_checkpoint_that_is_newer_than_its_log(patc
     rng = random.Random(seed)
     with patch.context() as patched:
         set_limits(patched, LOG_BYTES_BEFORE_CHECKPOINT=rng.choice([1, 4_000]))
-        patched.setattr("outrider.engine.rounds.COPY_ROWS", dict.fromkeys(range(10), rng.choice([1, 3])))
+        patched.setattr("outrider.engine.rounds.COPY_ROWS", dict.fromkeys(range(11), rng.choice([1, 3])))
         for name in ("CHECKPOINT_STEP_BYTES", "CHECKPOINT_RANGE_BYTES_MAX"):
             patched.setattr(f"outrider.engine.rounds.{name}", 1)
         patched.setattr("crash.busy.PATHS", rng.choice([40, 600]))
@@ -214,7 +217,8 @@ def test_every_verb_at_random_after_a_checkpoint_that_is_newer_than_its_log(patc
         if cold:
             hosts_go_cold(patched)
         threads = Interleaving(seed)
-        world = World(robots="errands" if robots else "caller", seed=seed, output=True, threads=threads)
+        rule = rng.choice(RULES_OF_VISITS)
+        world = World(robots="errands" if robots else "caller", seed=seed, output=True, threads=threads, **rule)
         busy = Busy(world, rng)
         for _ in range(calls):
             busy.call()

@@ -58,7 +58,9 @@ Limit = Annotated[int, Meta(ge=1, le=1_000)]
 
 class NewUrl(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A URL to visit. `discovered_at` is accepted and ignored: the frontier dates URLs itself. `not_before_us`: an
-    instant, in microseconds since 1970. `unique_key`: as base64, in a crawl by unique keys."""
+    instant, in microseconds since 1970. `unique_key`: as base64, in a crawl by unique keys. `modified`: when the page
+    changed last, an instant or a date as text, and `change_seconds`: how long it usually stays the same
+    (docs/revisits.md)."""
 
     url: str
     priority: Share | None = None
@@ -71,6 +73,8 @@ class NewUrl(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
     not_before_us: Micro | None = None
     metadata: dict[str, Any] | None = None
     unique_key: bytes | None = None
+    modified: Micro | Text | None = None
+    change_seconds: Annotated[float, Meta(gt=0)] | None = None
 
 
 class UrlNamed(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

@@ -359,6 +359,10 @@ def _link(given: Any) -> str | m.NewUrl:
         not_before_us=given.not_before,
         metadata=dict(given.metadata) if given.metadata is not None else None,
         unique_key=given.unique_key,
+        modified=given.modified
+        if given.modified is None or isinstance(given.modified, int)
+        else sendable(given.modified),
+        change_seconds=given.change_seconds,
     )
 
 
@@ -441,7 +445,7 @@ for _kind in _ANSWERS.values():
 def _link_bytes(one: str | m.NewUrl) -> int:
     if isinstance(one, str):
         return len(one)
-    return len(one.url) + len(one.source_url or "") + 200 + _encoded_bytes(one.unique_key) + _json_bytes(one.metadata)
+    return len(one.url) + len(one.source_url or "") + 300 + _encoded_bytes(one.unique_key) + _json_bytes(one.metadata)
 
 
 def _outcome_bytes(one: m.OutcomeBody) -> int:

@@ -70,6 +70,8 @@ class SitemapEntry(msgspec.Struct, frozen=True, gc=False):
     """From 0 to 1, relative to other URLs of the same site."""
     within: bool = True
     """Whether the sitemap may speak for it (`in_location`)."""
+    unread_date: str | None = None
+    """The beginning of a text in place of a date, if it is none."""
 
 
 class Sitemap(msgspec.Struct, frozen=True):
@@ -195,6 +197,7 @@ class _SitemapReader:
         self._urls = UrlBatch.of(())
         self._written: Callable[[int], str] = str
         self._fields: tuple[Iterable[str | None], Iterable[str | None], Iterable[float | None]] = ((), (), ())
+        self._unread: Iterable[str | None] = repeat(None)
 
     def _problem(self, what: str, more: str = "") -> None:
         """Notes a problem; of one thing the first ones are named."""
@@ -262,6 +265,11 @@ class _SitemapReader:
             text if sort == DATED else _dated(text) if sort else None
             for text, sort in zip(texts, date_kinds, strict=True)
         ]
+        if any(sort and date is None for sort, date in zip(date_kinds, lastmods, strict=True)):
+            self._unread = [
+                text if sort and date is None else None
+                for text, sort, date in zip(texts, date_kinds, lastmods, strict=True)
+            ]
         priorities = [share if share == share else None for share in np.frombuffer(shares, "<f8").tolist()]  # noqa: PLR0124
         self._fields = (lastmods, map(CHANGES.__getitem__, changes), priorities)
 
@@ -297,12 +305,13 @@ class _SitemapReader:
                 compress(changes, kept),
                 compress(priorities, kept),
             )
+            self._unread = compress(self._unread, kept)
         if self._kind == "text" and not len(urls):
             return Sitemap(self._url, "error", problems=("a text without any URL",))
         folder = _folder(self._url)
         texts = urls.strings()
         within = [folder is not None and text.startswith(folder) for text in texts]
-        entries = tuple(map(SitemapEntry, texts, lastmods, changes, priorities, within))
+        entries = tuple(map(SitemapEntry, texts, lastmods, changes, priorities, within, self._unread))
         if self._kind == "index":
             return Sitemap(self._url, "index", children=entries, problems=tuple(self._problems))
         outside = within.count(False)

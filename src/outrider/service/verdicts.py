@@ -35,6 +35,8 @@ def link_of(given: str | NewUrl, *, crawl: str | None, referrer: str | None = No
         not_before=given.not_before_us,
         metadata=given.metadata,
         unique_key=given.unique_key,
+        modified=given.modified,
+        change_seconds=given.change_seconds,
     )
 
 

@@ -1,4 +1,6 @@
-"""The months that a URL names: of a calendar or an archive, and not of an id, a version, a size or a page number.
+"""Dates as text, and the months that a URL names.
+
+A month is that of a calendar or an archive, and not of an id, a version, a size or a page number.
 
 A date begins at the start of a name of the path or of a value, or after a word and a hyphen, and ends before any
 letter or digit. So `category/2050`, `city=2100`, `update=20310101`, an ISSN (`1471-2105/10`) and an escape
@@ -9,8 +11,14 @@ month, a word such as `calendar` before the year, or nothing before it.
 from __future__ import annotations
 
 import re
+from calendar import monthrange
 from collections.abc import Iterator
+from email.utils import parsedate_to_datetime
+from functools import lru_cache
 from typing import Final
+
+from outrider.clock import Instant, instant
+from outrider.limits import MICROSECONDS
 
 _PATH_DATE: Final = re.compile(
     r"(?:(?<=/)|(?<=[A-Za-z][-_]))([0-9]{4})([-/_.])([0-9]{1,2})(?![0-9])(?:\2([0-9]{1,2})(?![0-9]))?"
@@ -45,6 +53,43 @@ _DATE_NAMES: Final = _MONTH_NAMES | _DAY_NAMES
 _YEAR_NAMES: Final = frozenset(_WORDS("annee anno ano jahr year yr"))
 _MONTH_ALONE: Final = frozenset(_WORDS("m mes mois mon monat month"))
 _YEARS: Final = range(1900, 10_000)
+_WRITTEN: Final = re.compile(
+    r"([0-9]{4})(?:-([0-9]{2})(?:-([0-9]{2})"
+    r"(?:[Tt ]([0-9]{2}):([0-9]{2})(?::([0-9]{2})(?:[.,]([0-9]{1,20}))?)? ?(Z|z|[+-][0-9]{2}:?[0-9]{2})?)?)?)?"
+).fullmatch
+"""W3C, "Date and Time Formats"."""
+_LEAP_SECOND: Final = 60
+_DAY_MINUTES: Final = 1_440
+_DAYS_TO_1970: Final = 719_162
+
+
+@lru_cache(maxsize=1_024)
+def instant_of_date(text: str) -> Instant | None:
+    """Returns the instant of a date as text: a date and time of W3C (a day, a month or a year is its first moment), or
+    of mail and HTTP. A date without a time zone is in UTC, and one before 1970 is 0. None for any other text."""
+    found = _WRITTEN(text.strip())
+    if found is None:
+        try:
+            return max(0, instant(parsedate_to_datetime(text).timestamp()))
+        except (ValueError, TypeError, IndexError, OverflowError, OSError):
+            return None
+    year, month, day, hour, minute, second = (int(found[place] or place < 4) for place in range(1, 7))
+    zone = found[8] or "Z"
+    ahead = 0 if zone in "Zz" else (1 if zone[0] == "+" else -1) * (60 * int(zone[1:3]) + int(zone[-2:]))
+    if not (1 <= month <= 12 and 1 <= day <= monthrange(max(year, 1), month)[1] and hour < 24 and minute < 60):
+        return None
+    if not year or second > _LEAP_SECOND or abs(ahead) >= _DAY_MINUTES:
+        return None
+    minutes = ((_days_to(year, month) + day - 1) * 24 + hour) * 60 + minute - ahead
+    micros = int((found[7] or "0")[:6].ljust(6, "0"))
+    return max(0, (minutes * 60 + second) * MICROSECONDS + micros)
+
+
+def _days_to(year: int, month: int) -> int:
+    """Returns the days from 1970 to the first day of a month."""
+    before = year - 1
+    days = 365 * before + before // 4 - before // 100 + before // 400 - _DAYS_TO_1970
+    return days + sum(monthrange(year, one)[1] for one in range(1, month))
 
 
 def months_in(rest: str) -> Iterator[int]:

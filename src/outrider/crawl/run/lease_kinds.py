@@ -30,6 +30,7 @@ from outrider.crawl.run.visit import (
     robots_outcome,
 )
 from outrider.crawl.setup.host_settings import PerHost
+from outrider.fetch.meaning import NOT_MODIFIED
 from outrider.journey import Kind, Link, Outcome, RobotsAnswer, Verdict, Word
 from outrider.limits import BODY_BYTES_MAX, HEAD_BYTES_MAX, SITEMAP_BYTES_MAX
 from outrider.url import UrlBatch
@@ -70,8 +71,8 @@ def _read_sitemap(tools: Tools, one: Reading) -> None:
     """Reads the URLs of a sitemap. Raises HookFailed."""
     visit = one.visit
     judgement = judged(visit, tools.per_host.of(visit.lease.host).retries, may_be_packed=True)
-    one.judgement, one.found = tools.sitemaps.of_sitemap(visit, judgement)
-    one.links = one.found.links
+    same = visit.status == NOT_MODIFIED or (one.digest is not None and one.digest == visit.lease.digest)
+    one.judgement, one.found = tools.sitemaps.of_sitemap(visit, judgement, is_same=same)
     one.links, refused = tools.hooks.mapped(one.found.links, visit)
     if refused:
         one.passed["scope"] = refused
@@ -88,12 +89,17 @@ def _read_probe(tools: Tools, one: Reading) -> None:
 # -- outcomes ---------------------------------------------------------------------------------------------------------
 
 
-def _of_errand(visit: Visit, judgement: Judgement | None, links: Links) -> Outcome:
+def _of_errand(visit: Visit, judgement: Judgement | None, links: Links, digest: bytes | None) -> Outcome:
     assert judgement is not None
     return errand_outcome(visit, judgement, links)
 
 
-def _of_robots(visit: Visit, judgement: Judgement | None, links: Links) -> Outcome:
+def _of_sitemap(visit: Visit, judgement: Judgement | None, links: Links, digest: bytes | None) -> Outcome:
+    assert judgement is not None
+    return errand_outcome(visit, judgement, links, digest)
+
+
+def _of_robots(visit: Visit, judgement: Judgement | None, links: Links, digest: bytes | None) -> Outcome:
     """The outcome of an errand for a robots.txt. judgement: that of a file that cannot be kept, else None."""
     outcome = robots_outcome(visit)
     if judgement is None:
@@ -101,7 +107,7 @@ def _of_robots(visit: Visit, judgement: Judgement | None, links: Links) -> Outco
     return replace(outcome, robots=RobotsAnswer(None), error=judgement.error)
 
 
-def _of_address(visit: Visit, judgement: Judgement | None, links: Links) -> Outcome:
+def _of_address(visit: Visit, judgement: Judgement | None, links: Links, digest: bytes | None) -> Outcome:
     return address_outcome(visit) if judgement is None else visit.lease.gone(error=judgement.error)
 
 
@@ -169,10 +175,10 @@ class CrawlKind:
     """One kind of lease.
 
     stage: the stage of its request, for the report on throughput. A request of the stage NAMED ends with the address of
-    its host. bytes_max: the limit of its answer, None: by the settings of its host. few: at most
-    `SITEMAPS_AT_ONCE` of these requests at once. parsed: whether the reading threads judge its answer and parse it as a
-    page. read: makes the judgement and the content of an answer; None: the reading threads made them, or there is
-    nothing to read. outcome: made from a visit, its judgement and its links; None for a page, which the writer thread
+    its host. bytes_max: the limit of its answer, None: by the settings of its host. few: at most `SITEMAPS_AT_ONCE` of
+    these requests at once. parsed: whether the reading threads judge its answer and parse it as a page. read: makes the
+    judgement and the content of an answer; None: the reading threads made them, or there is nothing to read. outcome:
+    made from a visit, its judgement, its links and the digest of its content; None for a page, which the writer thread
     first compares with other pages. broken_off: the outcome of a request that we interrupted, by its token, now. line:
     its line in `crawl.log`, None for no line. by_server: whether a server does it for its workers. by_any: whether a
     worker whose own guard refuses its address leaves it to other workers.
@@ -184,7 +190,7 @@ class CrawlKind:
     few: bool = False
     parsed: bool = False
     read: Callable[[Tools, Reading], None] | None = _judge
-    outcome: Callable[[Visit, Judgement | None, Links], Outcome] | None = _of_errand
+    outcome: Callable[[Visit, Judgement | None, Links, bytes | None], Outcome] | None = _of_errand
     broken_off: Callable[[int, Instant], Outcome] = _request_again
     line: Callable[[Reading, Outcome], LogLine | None] = _errand_line
     by_server: bool = False
@@ -215,18 +221,26 @@ KINDS: Final[Mapping[Kind, CrawlKind]] = {
             by_server=True,
             by_any=False,
         ),
-        CrawlKind(Kind.SITEMAP, bytes_max=SITEMAP_BYTES_MAX + HEAD_BYTES_MAX, few=True, read=_read_sitemap),
+        CrawlKind(
+            Kind.SITEMAP,
+            bytes_max=SITEMAP_BYTES_MAX + HEAD_BYTES_MAX,
+            few=True,
+            read=_read_sitemap,
+            outcome=_of_sitemap,
+        ),
         CrawlKind(Kind.PROBE, parsed=True, read=_read_probe),
     )
 }
 _UNKEPT: Final = Judgement(Word.ERROR, Verdict.GONE, TOO_LARGE)
 
 
-def errand_of(visit: Visit, judgement: Judgement | None = None, links: Links = NO_LINKS) -> Outcome:
-    """The outcome of an errand."""
+def errand_of(
+    visit: Visit, judgement: Judgement | None = None, links: Links = NO_LINKS, digest: bytes | None = None
+) -> Outcome:
+    """The outcome of an errand. digest: of its content."""
     outcome = KINDS[visit.lease.kind].outcome
     assert outcome is not None, visit.lease.kind
-    return outcome(visit, judgement, links)
+    return outcome(visit, judgement, links, digest)
 
 
 def stopped_outcome(visit: Visit) -> Outcome:

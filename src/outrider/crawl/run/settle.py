@@ -524,7 +524,7 @@ class Settler:
             return stopped_outcome(visit)
         if KINDS[visit.lease.kind].outcome is not None:
             self._respell(visit)
-            return errand_of(visit, one.judgement, one.links)
+            return errand_of(visit, one.judgement, one.links, one.digest)
         assert one.judgement is not None
         return page_outcome(
             visit,

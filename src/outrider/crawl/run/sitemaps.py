@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Final
 
 import msgspec
@@ -23,6 +24,7 @@ from outrider.frontier.priority import PRIORITY_DEFAULT
 from outrider.frontier.verbs.arrivals import pieces_of
 from outrider.journey import Code, Link, RobotsAnswer, Verdict, Word
 from outrider.limits import (
+    FILES_REVISITED_MAX,
     REDIRECT_HOPS_MAX,
     SITEMAP_INDEXES_MAX,
     SITEMAPS_FILE_BYTES_MAX,
@@ -52,6 +54,16 @@ _MARK: Final = b"site"  # a robots.txt without it has no line for a sitemap
 UNREADABLE: Final = "sitemap_unreadable"  # not a sitemap: HTML, broken XML, a text without URLs
 NESTED: Final = "sitemap_nested"  # an index below more indexes than are followed
 ABOVE_LINKS: Final = 0.5625  # one class above links without a priority: the lowest that a page of a sitemap gets
+CHANGE_SECONDS: Final = {
+    "always": 3_600.0,
+    "hourly": 3_600.0,
+    "daily": 86_400.0,
+    "weekly": 7 * 86_400.0,
+    "monthly": 30 * 86_400.0,
+    "yearly": 365 * 86_400.0,
+    "never": 10 * 365 * 86_400.0,
+}
+"""How long a page stays the same, by its `changefreq`."""
 WELL_KNOWN: Final = "/sitemap.xml"
 REDIRECT: Final = "sitemap_redirect"  # to a place where this crawl requests no sitemap
 
@@ -98,6 +110,8 @@ class Sitemaps:
         self._total = self._bytes = 0  # sitemaps, and bytes of their URLs
         if files is not None:
             self._read(files)
+        if options.revisit_rule is not None and self._known:
+            self._read_again()
 
     def _read(self, files: Files) -> None:
         try:
@@ -110,6 +124,12 @@ class Sitemaps:
             except msgspec.DecodeError:
                 break  # a torn write: what follows was never synced
             self._length += len(line) + 1
+
+    def _read_again(self) -> None:
+        """Queues the sitemaps of earlier runs that are not queued, so that a revisit rule plans them."""
+        known = list(islice(self._known, FILES_REVISITED_MAX))
+        for first, last in pieces_of(np.array([len(url) for url in known], np.int64), SITEMAPS_NAMED_BYTES_MAX):
+            self._frontier.queue_errands("sitemap", known[first:last])
 
     def _remember(self, one: SitemapReference) -> None:
         self._known.setdefault(one.url, {})[one.authority] = one.indexes
@@ -210,8 +230,11 @@ class Sitemaps:
 
     # -- from a sitemap -----------------------------------------------------------------------------------------------
 
-    def of_sitemap(self, visit: Visit, judgement: Judgement) -> tuple[Judgement, SitemapContent]:
-        """The meaning of a visit to a sitemap: what it names, and its judgement with that in mind."""
+    def of_sitemap(
+        self, visit: Visit, judgement: Judgement, *, is_same: bool = False
+    ) -> tuple[Judgement, SitemapContent]:
+        """The meaning of a visit to a sitemap: what it names, and its judgement with that in mind. is_same: it has the
+        content of its last visit, so it is not read again."""
         lease, response = visit.lease, visit.response
         found = SitemapContent()
         queued_as = lease.referrer if lease.referrer is not None else lease.url
@@ -221,7 +244,7 @@ class Sitemaps:
             reason = self._refused(judgement.location)
             if reason is not None or lease.hops >= REDIRECT_HOPS_MAX:
                 return Judgement(Word.GONE, Verdict.GONE, REDIRECT), found
-        if judgement.verdict is not Verdict.DONE or judgement.location is not None or response is None:
+        if is_same or judgement.verdict is not Verdict.DONE or judgement.location is not None or response is None:
             return judgement, found
         own = authority_of(lease.url)
         speaks_for = self._known.get(queued_as) or {authority_of(queued_as): 0}
@@ -286,4 +309,10 @@ def link_of(entry: SitemapEntry) -> Link:
     said = {"lastmod": entry.lastmod, "changefreq": entry.changefreq}
     told = {name: value for name, value in said.items() if value is not None}
     said_priority = entry.priority if entry.priority is not None else PRIORITY_DEFAULT
-    return Link(entry.url, priority=ABOVE_LINKS + (1.0 - ABOVE_LINKS) * said_priority, metadata=told or None)
+    return Link(
+        entry.url,
+        priority=ABOVE_LINKS + (1.0 - ABOVE_LINKS) * said_priority,
+        metadata=told or None,
+        modified=entry.lastmod if entry.unread_date is None else entry.unread_date,
+        change_seconds=CHANGE_SECONDS.get(entry.changefreq or ""),
+    )

@@ -451,10 +451,14 @@ def robots_outcome(visit: Visit) -> Outcome:
     )
 
 
-def errand_outcome(visit: Visit, judgement: Judgement, links: UrlBatch | list[Link]) -> Outcome:
+def errand_outcome(
+    visit: Visit, judgement: Judgement, links: UrlBatch | list[Link], digest: bytes | None = None
+) -> Outcome:
     """The outcome of an errand for a sitemap or a probe; each hop of a redirect is one. links: the pages that it
-    names."""
+    names. digest: of a content that later visits are compared with."""
     response = visit.response
+    is_here = judgement.verdict is Verdict.DONE and judgement.location is None
+    kept = _validators_kept(visit, is_here and digest is not None, digest, None)
     return Outcome(
         visit.lease.token,
         judgement.verdict,
@@ -470,6 +474,9 @@ def errand_outcome(visit: Visit, judgement: Judgement, links: UrlBatch | list[Li
         links=links,
         answered=False,
         politeness=politeness_line(visit),
+        digest=digest if is_here and visit.status != NOT_MODIFIED else None,
+        etag=kept.etag,
+        last_modified=kept.last_modified,
     )
 
 

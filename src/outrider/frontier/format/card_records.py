@@ -14,6 +14,7 @@ from outrider.frontier.format.card_columns import Cards
 from outrider.frontier.format.metadata import unpacked
 from outrider.journey import RECORD_FIELDS, Form, OutcomeField
 from outrider.kernels.card_layout import HAS_CONTENT, HEAD, SCHEDULE_SHIFT
+from outrider.limits import INSTANT_MAX
 
 _NUMBERS: Final = frozenset({Form.COUNT, Form.INSTANT})
 _TYPES: Final[Mapping[Form, type]] = {
@@ -135,6 +136,16 @@ def real_bytes(number: float) -> bytes:
 def real_of(octets: bytes) -> float:
     """Returns the number that `real_bytes` packed."""
     return float(struct.unpack("<f", octets)[0]) if len(octets) == 4 else 0.0
+
+
+def signal_bytes(modified: Instant, count: int) -> bytes:
+    """Returns the latest date of a change and the number of signals as cards have them; nothing for neither."""
+    return modified.to_bytes(8, "little") + count.to_bytes(2, "little") if modified or count else b""
+
+
+def signals_of(kept: KeptFields) -> tuple[Instant, int]:
+    """Returns the latest date of a change, 0 for none, and the number of signals since the last visit."""
+    return min(int.from_bytes(kept.signals[:8], "little"), INSTANT_MAX), int.from_bytes(kept.signals[8:], "little")
 
 
 def visits_of(kept: KeptFields, fetched: int) -> int:

@@ -97,6 +97,7 @@ class Fact(IntEnum):
     REQUEUE = 43
     CRAWL_UNIQUE = 44
     RESTED = 45
+    SIGNALS = 46
     LINE = 48
 
 
@@ -231,7 +232,8 @@ KINDS: dict[int, FactKind] = {
         _kind(
             Fact.QUEUED_ERRAND,
             "slot:u16 kind:u8 crawl:u32 name:text url:text next_at:i64 attempts:u8 hops:u8 losses:u8 error:text "
-            "ended:u8",
+            "ended:u8 etag:text=@3 last_modified:text=@3 digest:blob=@3 fetched:i64=0@3 change_rate:f64=0.0@3 "
+            "change_confidence:f64=0.0@3 revisit_interval:f64=0.0@3 revisit_memory:f64=0.0@3",
         ),
         _kind(Fact.HEAD, "token:u64 heads:heads", applied=Applied.IN_COLUMNS, in_windows=True),
         _kind(Fact.CARD, "token:u64 cards:cards", applied=Applied.IN_COLUMNS, in_windows=True),
@@ -251,6 +253,12 @@ KINDS: dict[int, FactKind] = {
             Fact.RETURNS,
             "slot:u16 name:u64 fetched:u32 share:f64 passed:u32 since:i64 found:u32",
             applied=Applied.IN_COLUMNS,
+            in_windows=True,
+        ),
+        _kind(
+            Fact.SIGNALS,
+            "slot:u16 host:u64 visits:f64 unchanged_time:f64 unchanged_signals:f64 changed_time:f64 "
+            "changed_signals:f64 changes:f64",
             in_windows=True,
         ),
         _kind(Fact.TOKEN, "slot:u16 token:u64 order:u64", in_windows=True),

@@ -13,6 +13,7 @@ fact, so a replay never needs the rule. The rules of priority are not in this fo
     revisit_rules.py      when a page is visited again by the published rules: uniform, adaptive, halving, nutch
     visit_values.py       the value of a visit now, the interval at which it equals a price, the optimum of a budget
     signal_values.py      the same for pages whose changes are signalled, with missed and false signals
+    file_visits.py        when a sitemap or a feed is read again
     change_rates.py       how often a page changes, learned from its visits
     budgets.py            how many answered pages a crawl, a domain or a host may have
     returns.py            when a shape of paths brings so little new content that it is fetched last, or parked

@@ -24,6 +24,7 @@ import numpy.typing as npt
 from outrider.errors import SettingsError, shown
 from outrider.frontier.policy.change_rates import after_visits, rate_of
 from outrider.frontier.policy.revisit_rules import RULES, Halving, Rule, Shown, Uniform, host_class_seconds
+from outrider.frontier.policy.signal_values import SignalModel, signal_interval, signal_value
 from outrider.frontier.policy.visit_values import INTERVALS, VALUES, Objective, freshness
 from outrider.limits import REVISIT_PRICE_MIN, REVISIT_SECONDS_MAX
 
@@ -40,15 +41,35 @@ NEEDS_RATE: Final = ("uniform", *PRICED)
 
 
 @dataclass(frozen=True, slots=True)
+class Heard:
+    """The signals of pages, in columns. signals: how many arrived since the last visit; recall, noise: of their hosts
+    (signal_values.py), 0 for a page without dates."""
+
+    signals: Floats
+    recall: Floats
+    noise: Floats
+
+    def take(self, rows: npt.NDArray[Any]) -> Self:
+        """Returns the pages of these rows."""
+        return type(self)(self.signals[rows], self.recall[rows], self.noise[rows])
+
+    def visited(self) -> Self:
+        """Returns the same after a visit of all pages."""
+        return replace(self, signals=np.zeros(len(self.signals)))
+
+
+@dataclass(frozen=True, slots=True)
 class PlannedPages:
     """Pages in columns. theta, confidence: what their visits showed about their changes, with the prior where that is
-    nothing; interval, memory: the numbers of a published rule, 0 without any; importance: the weight of each page."""
+    nothing; interval, memory: the numbers of a published rule, 0 without any; importance: the weight of each page;
+    heard: their signals, None if no page has a date."""
 
     theta: Floats
     confidence: Floats
     interval: Floats
     memory: Floats
     importance: Floats
+    heard: Heard | None = None
 
     def __len__(self) -> int:
         return len(self.theta)
@@ -57,7 +78,13 @@ class PlannedPages:
         """Returns the pages of these rows."""
         chosen = np.asarray(rows)
         columns = (self.theta, self.confidence, self.interval, self.memory, self.importance)
-        return type(self)(*(column[chosen] for column in columns))
+        taken = type(self)(*(column[chosen] for column in columns))
+        return taken if self.heard is None else replace(taken, heard=self.heard.take(chosen))
+
+    def model(self) -> SignalModel:
+        """Returns how the changes of these pages are signalled; some page must have a date."""
+        assert self.heard is not None
+        return SignalModel.of(rate_of(self.theta), self.heard.recall, self.heard.noise)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +124,11 @@ class Plan:
     def priced(self) -> bool:
         """Whether pages are chosen by their value."""
         return self._objective is not None
+
+    @property
+    def objective(self) -> Objective | None:
+        """What the visits optimise, None for a rule without a price."""
+        return self._objective
 
     @property
     def level_min(self) -> float:
@@ -144,6 +176,15 @@ class Plan:
     def waits(self, pages: PlannedPages, level: npt.ArrayLike) -> Floats:
         """Returns the seconds from its last visit to the next one of each page; infinite for a page that is given up.
         level: one number, or one for each page."""
+        if pages.heard is None:
+            return self._waits(pages, level)
+        model, signals = pages.model(), pages.heard.signals
+        if self._objective is Objective.FRESHNESS:
+            return signal_interval(np.exp(np.asarray(level, np.float64)), model, pages.importance, signals)
+        # No formula is known: a signal is time that has been waited already.
+        return np.maximum(self._waits(pages, level) - _times_heard(model, signals), 0.0)
+
+    def _waits(self, pages: PlannedPages, level: npt.ArrayLike) -> Floats:
         factor = np.exp(np.asarray(level, np.float64))
         if self._objective is not None:
             return INTERVALS[self._objective](factor, pages.importance, rate_of(pages.theta))
@@ -160,11 +201,22 @@ class Plan:
         """Returns the value of visiting pages now, of which the price is one; 0 for rules without a price."""
         if self._objective is None:
             return np.zeros(len(pages))
+        if pages.heard is not None:
+            model, signals = pages.model(), pages.heard.signals
+            if self._objective is Objective.FRESHNESS:
+                return signal_value(model, pages.importance, waited, signals)
+            waited = np.asarray(waited, np.float64) + _times_heard(model, signals)
         return VALUES[self._objective](pages.importance, rate_of(pages.theta), waited)
 
     def fresh_shares(self, pages: PlannedPages, level: npt.ArrayLike) -> Floats:
         """Returns the expected share of the time in which each copy is fresh."""
         return freshness(rate_of(pages.theta), self.waits(pages, level))
+
+
+def _times_heard(model: SignalModel, signals: Floats) -> Floats:
+    """Returns the seconds that signals are worth, `REVISIT_SECONDS_MAX` at most."""
+    worth = model.effective_age(0.0, signals)
+    return np.minimum(np.where(np.isnan(worth), 0.0, worth), REVISIT_SECONDS_MAX)
 
 
 def _seconds_of(function: RevisitFunction, seen: Visited) -> Floats:

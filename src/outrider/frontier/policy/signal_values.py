@@ -21,13 +21,21 @@ Arguments are columns as in `visit_values.py`: any unit of time, arrays of float
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Self
+from typing import Final, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from outrider.frontier.policy.visit_values import Floats, interval, value
+from outrider.limits import (
+    CHANGE_SECONDS_PRIOR,
+    SIGNAL_PRECISION_PRIOR,
+    SIGNAL_RECALL_MAX,
+    SIGNAL_RECALL_PRIOR,
+    SIGNAL_WEIGHT,
+)
 
 EVIDENCE_MIN: Final = 0.1
 """The least ln(gamma / noise) at which signals are used: 5 % of the signals would be true at a recall of a half. The
@@ -172,7 +180,7 @@ def changes_in(rate: npt.ArrayLike, waited: npt.ArrayLike) -> Floats:
 
 
 def signal_quality(
-    counts: SignalCounts, *, recall_prior: float, noise_prior: float, weight: float
+    counts: SignalCounts, *, recall_prior: float, noise_prior: npt.ArrayLike, weight: float
 ) -> tuple[Floats, Floats]:
     """The recall of the signals of hosts, in [0, 1], and their noise: the false signals of a page per unit of time.
 
@@ -180,12 +188,54 @@ def signal_quality(
     intervals, and the remaining ones are compared with the changes. recall_prior, noise_prior: the values before the
     first visit. weight: as if this number of changes had been seen; above 0.
     """
-    time = weight / noise_prior if noise_prior > 0 else 0.0
+    false = np.asarray(noise_prior, np.float64)
+    with np.errstate(divide="ignore"):
+        time = np.where(false > 0, weight / false, 0.0)
     exposure = counts.unchanged_time + time
     with np.errstate(divide="ignore", invalid="ignore"):
-        noise = np.where(exposure > 0, (counts.unchanged_signals + noise_prior * time) / exposure, 0.0)
+        noise = np.where(exposure > 0, (counts.unchanged_signals + false * time) / exposure, 0.0)
     true = counts.changed_signals - noise * counts.changed_time + recall_prior * weight
     return np.clip(true / (counts.changes + weight), 0.0, 1.0), noise
+
+
+class HostSums(Protocol):
+    """The sums of one host, as `SignalCounts` has them in columns."""
+
+    @property
+    def unchanged_time(self) -> float: ...
+    @property
+    def unchanged_signals(self) -> float: ...
+    @property
+    def changed_time(self) -> float: ...
+    @property
+    def changed_signals(self) -> float: ...
+    @property
+    def changes(self) -> float: ...
+
+
+@dataclass(frozen=True, slots=True)
+class HostQuality:
+    """The quality of the signals of hosts, as columns. rate: changes of a page per second, on average. evidence: that
+    of one signal, for a page with this rate; 0 where signals are ignored."""
+
+    rate: Floats
+    recall: Floats
+    noise: Floats
+    evidence: Floats
+
+
+def host_quality(hosts: Sequence[HostSums]) -> HostQuality:
+    """Returns the quality of the signals of hosts by their sums. Before the first visits, as many signals are true as
+    false, and the rate of changes is the scale: a site that changes hourly has other false signals than a slow one."""
+    names = ("unchanged_time", "unchanged_signals", "changed_time", "changed_signals", "changes")
+    counts = SignalCounts(*(np.array([getattr(one, name) for one in hosts], np.float64) for name in names))
+    time = counts.unchanged_time + counts.changed_time
+    with np.errstate(divide="ignore", invalid="ignore"):
+        rate = np.where(time > 0, (counts.changes + 0.5) / time, 1.0 / CHANGE_SECONDS_PRIOR)
+    false = SIGNAL_RECALL_PRIOR * rate * (1.0 - SIGNAL_PRECISION_PRIOR) / SIGNAL_PRECISION_PRIOR
+    recall, noise = signal_quality(counts, recall_prior=SIGNAL_RECALL_PRIOR, noise_prior=false, weight=SIGNAL_WEIGHT)
+    recall = np.minimum(recall, SIGNAL_RECALL_MAX)
+    return HostQuality(rate, recall, noise, SignalModel.of(rate, recall, noise).evidence)
 
 
 def _fields(model: SignalModel) -> tuple[Floats, ...]:

@@ -12,6 +12,7 @@ the log after them, and derives everything that schedules.
     registry.py        openings, workers, repeatable answers, places of output, counts, classes of errors
     transit.py         links between logs
     returns_table.py   how much new content hosts and shapes of paths had
+    host_signals.py    how the signals of hosts agreed with visits
     seen.py            the seen-set, which is derived
     hosts.py           hosts and queues: columns with a row each, found by hash
     spanning_keys.py   keys that span hosts: one turn and one clock for all their queues

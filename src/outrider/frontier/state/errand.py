@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from bisect import insort
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from itertools import islice
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -20,6 +20,7 @@ import numpy as np
 from outrider.clock import Instant
 from outrider.frontier.format.facts import KINDS as KINDS_OF_FACTS
 from outrider.frontier.format.facts import Block, Fact, Row, columns_of
+from outrider.frontier.policy.file_visits import NO_VISITS, FileVisits
 from outrider.frontier.policy.revisit import retry_at
 from outrider.frontier.priority import class_of
 from outrider.frontier.state.hosts import NONE
@@ -36,13 +37,14 @@ class ErrandKind:
     """One kind. number: in facts, never used again; 0 for kinds with facts of their own. answer: the field of `Outcome`
     that answers it, None if verdict, status and location do. priority: determines its class among the pages of its
     host; 1.0 precedes all. alternates: whether it alternates with pages of its class and of lower ones; other kinds
-    precede them."""
+    precede them. revisited: whether a revisit rule requests it again."""
 
     kind: Kind
     number: int
     answer: str | None
     priority: float
     alternates: bool = False
+    revisited: bool = False
 
 
 KINDS = {
@@ -50,7 +52,7 @@ KINDS = {
     for row in (
         ErrandKind(Kind.ROBOTS, 0, "robots", 1.0),
         ErrandKind(Kind.ADDRESS, 0, "address", 1.0),
-        ErrandKind(Kind.SITEMAP, 1, None, 0.5, alternates=True),
+        ErrandKind(Kind.SITEMAP, 1, None, 0.5, alternates=True, revisited=True),
         ErrandKind(Kind.PROBE, 2, None, 0.75),
     )
 }
@@ -126,15 +128,19 @@ Name: TypeAlias = tuple[int, int, str]
 """Number of the kind, row of the crawl, URL as it was queued."""
 
 
-_CELLS = tuple(column.name for column in KINDS_OF_FACTS[Fact.QUEUED_ERRAND].columns[4:-1])
-"""The cells of a caller's errand that its fact sets, in addition to its end."""
+_COLUMNS = tuple(column.name for column in KINDS_OF_FACTS[Fact.QUEUED_ERRAND].columns)
+ENDED = _COLUMNS.index("ended")
+"""The place of its end among the columns of the fact of a caller's errand."""
+_CELLS = _COLUMNS[4:ENDED]
+"""The cells that the fact sets. The columns after its end are those of `FileVisits`."""
 
 
 class CallersErrand(Errand):
     """An errand that a caller queued: `name` is its URL, `url` the next hop. losses: leases in a row that ended without
-    a report. place: its place in `CallersErrands`."""
+    a report. place: its place in `CallersErrands`. visits: what it keeps of its last visits, if a rule requests it
+    again."""
 
-    __slots__ = ("crawl", "losses", "number", "place")
+    __slots__ = ("crawl", "losses", "number", "place", "visits")
 
     def __init__(self, slot: int, host: int, number: int, crawl: int, name: str) -> None:
         super().__init__(OF_CALLERS[number].kind, slot, host, name, name)
@@ -142,6 +148,7 @@ class CallersErrand(Errand):
         self.crawl = crawl
         self.losses = 0
         self.place = -1
+        self.visits = NO_VISITS
         self.klass = class_of(self.priority)
 
     @property
@@ -176,10 +183,11 @@ class CallersErrand(Errand):
         error: str = "",
         *,
         ended: bool = False,
+        visits: FileVisits | None = None,
     ) -> tuple[Fact, Row]:
-        """The fact that sets its cells, or that it ended."""
+        """The fact that sets its cells, or that it ended. visits: None leaves them as they are."""
         row = (self.slot, *self.key, url, next_at, attempts, hops, losses, error if losses or attempts else "")
-        return Fact.QUEUED_ERRAND, (*row, int(ended))
+        return Fact.QUEUED_ERRAND, (*row, int(ended), *astuple(visits or self.visits))
 
     def own_cells(self) -> Row:
         """Its cells as they are, as the columns of a fact."""
@@ -391,7 +399,7 @@ class Errands:
 
     def _queued_errand(self, slot: int, kind: int, crawl: int, name: str, *cells: Any) -> None:
         errand = self.called.get(kind, crawl, name)
-        *own, ended = cells
+        own, ended, visits = cells[: len(_CELLS)], cells[len(_CELLS)], cells[len(_CELLS) + 1 :]
         if errand is None:
             host = NONE if ended else self._tables.host_row(self._tables.home_of(host_of(name)))
             if host == NONE:  # in a checkpoint: younger than the copied hosts, and the log repeats this fact
@@ -400,6 +408,7 @@ class Errands:
         self.end(errand)
         for cell, value in zip(_CELLS, own, strict=True):
             setattr(errand, cell, value)
+        errand.visits = FileVisits(*visits) if any(visits) else NO_VISITS
         if ended or self._tables.crawls.gone.take(crawl, mode="clip"):
             self.called.remove(errand)
             if errand.wanted != NONE:  # robots.txt refused it in line

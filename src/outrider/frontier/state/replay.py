@@ -409,7 +409,7 @@ class Window:
         if facts is not None:
             _, tokens, orders = facts[1]
             tables.apply(Fact.TOKEN, columns_of([(OWN_SLOT, int(tokens.max()), int(orders.max()))]))
-        for kind in (Fact.TALLY, Fact.WATERMARK, Fact.PROJECTION, Fact.RETURNS):
+        for kind in (Fact.TALLY, Fact.WATERMARK, Fact.PROJECTION, Fact.RETURNS, Fact.SIGNALS):
             facts = self._columns(kind)
             if facts is not None:
                 lasting = {name: row for row, name in enumerate(facts[1][1])}

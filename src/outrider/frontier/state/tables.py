@@ -171,7 +171,7 @@ class Tables:
         """The method that applies facts of a kind, `_<name of the kind>`, of the part that owns them."""
         name = f"_{fact.name.lower()}"
         parts = (self.urls, self.robots, self.addresses, self.errands)
-        owners = (*parts, self.registry, self.crawls, self.transit, self.returns, self)
+        owners = (*parts, self.registry, self.crawls, self.transit, self.returns, self.urls.signals, self)
         found: Callable[..., None] = next(getattr(owner, name) for owner in owners if hasattr(owner, name))
         return found
 
@@ -507,6 +507,7 @@ class Tables:
             (CALLED, self.errands.called.places()),
             (TRANSIT, 1),
             (RETURNS, self.returns.places()),
+            (SIGNALS, self.urls.signals.places()),
         ]
 
     def copy(self, section: int, first: int, last: int) -> list[Block]:
@@ -518,6 +519,7 @@ class Tables:
             ROBOTS_FILES: self.robots.rulebook.blocks,
             CALLED: self.errands.blocks,
             RETURNS: self.returns.blocks,
+            SIGNALS: self.urls.signals.blocks,
         }
         if section in of_parts:
             return of_parts[section](first, last)
@@ -582,7 +584,7 @@ class Tables:
         self.robots.rulebook.close()
 
 
-OWN, HOSTS, QUEUES, LEASES, AUTHORITIES, TRANSIT, RUNS, CALLED, RETURNS, ROBOTS_FILES = range(10)
+OWN, HOSTS, QUEUES, LEASES, AUTHORITIES, TRANSIT, RUNS, CALLED, RETURNS, ROBOTS_FILES, SIGNALS = range(11)
 COPY_ROWS = {
     OWN: 1,
     HOSTS: 250,
@@ -592,6 +594,7 @@ COPY_ROWS = {
     TRANSIT: 1,
     CALLED: 100,
     RETURNS: 400,
+    SIGNALS: 250,
     ROBOTS_FILES: 4,
 }
 """Rows of a range: about 16 KiB of hosts or queues; few robots.txt files, for they may be long."""

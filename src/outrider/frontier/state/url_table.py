@@ -22,6 +22,7 @@ from outrider.frontier.format.facts import Block, Fact, Values, columns_of
 from outrider.frontier.policy import lives
 from outrider.frontier.policy.returns import Returns
 from outrider.frontier.priority import class_of
+from outrider.frontier.state.host_signals import HostSignals
 from outrider.frontier.state.hosts import DELAYED, GROUPED, NONE, ROBOTS, Rows
 from outrider.frontier.state.rested import NOT_OVER
 from outrider.frontier.state.seen import SeenSet
@@ -118,6 +119,7 @@ class UrlTable:
         self.planned = Calendar(scratch, name="planned", now=began)
         """The waiting URLs that a revisit rule looks at when they are due, maybe several times."""
         self.planned_stay = False  # planned URLs that are due still wait: a rule looks at them within a rate
+        self.signals = HostSignals()
         self.spent = TailedBacklog(scratch, name="spent")  # by host: parked for a budget
         self.order = 1  # the number of the next URL that is accepted
         self.counts = [0] * 7  # by state

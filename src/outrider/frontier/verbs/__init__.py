@@ -26,6 +26,8 @@ parts that its constructor takes. `machine.py`, above this folder, puts them tog
     settling.py         turns outcomes into facts: rests, states, texts, links, lines
     reporting.py        report, extend, release, defer; report_pieces.py cuts long reports into frames
     revisiting.py       the next visits of pages by a revisit rule, and the rate of all fetches
+    revisited_files.py  the next visits of sitemaps and feeds
+    signalling.py       dates of changes that links name, and what visits show about them
     resting.py          rest: requests that are over before their outcomes are known
     operations.py       orders of operators: pause, block, delay, limit, delete
     single_urls.py      orders about single URLs: reprioritise, requeue, retry

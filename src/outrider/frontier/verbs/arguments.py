@@ -4,6 +4,7 @@ changes."""
 from __future__ import annotations
 
 import ipaddress
+import math
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, TypeGuard
@@ -12,16 +13,18 @@ import numpy as np
 import numpy.typing as npt
 
 from outrider import limits
+from outrider.clock import Instant
 from outrider.errors import SettingsError, shown
 from outrider.frontier.format import metadata
 from outrider.frontier.format.constant import constant_column
 from outrider.frontier.format.facts import KINDS, Fact
 from outrider.frontier.policy.grouping import address_of
-from outrider.frontier.verbs.arrivals import NO_DUE
+from outrider.frontier.verbs.arrivals import NO_DATE, NO_DUE, UNREADABLE
 from outrider.journey import LINK_FIELDS, Link, Outcome, RequestId, RobotsAnswer, Unique, UrlName, Verdict
 from outrider.limits import (
     ADDRESS_TEXT_MAX,
     CALL_ROWS_MAX,
+    DATE_CHARACTERS_MAX,
     DEPTH_MAX,
     LEASE_SECONDS_MAX,
     NAME_CHARACTERS_MAX,
@@ -32,6 +35,7 @@ from outrider.limits import (
     WATERMARK_WRITERS_MAX,
 )
 from outrider.url import UrlBatch, authority_of, spell, spelled_host
+from outrider.url.dates import instant_of_date
 from outrider.url.keys import key_of_name, name_of_key
 
 Uint64s = npt.NDArray[np.uint64]
@@ -318,7 +322,26 @@ def link(given: Link) -> Link:
         whole("not_before", given.not_before, 0, INSTANT_MAX)
     if given.unique_key is not None:
         unique_key(given.unique_key)
+    modified(given.modified)
+    if given.change_seconds is not None and not (
+        is_number(given.change_seconds) and 0 < given.change_seconds < math.inf
+    ):
+        raise SettingsError(f"change_seconds {shown(given.change_seconds)}: use a number of seconds above 0")
     return given
+
+
+def modified(value: object) -> Instant:
+    """Returns the instant of a change, as a link names it: NO_DATE for None, UNREADABLE for a text that is no date."""
+    if value is None:
+        return NO_DATE
+    if isinstance(value, str):
+        at = instant_of_date(value[:DATE_CHARACTERS_MAX])
+        return UNREADABLE if at is None else at
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= INSTANT_MAX:
+        raise SettingsError(
+            f"modified {shown(value)}: use an instant in microseconds since 1970, or a date as text, as 2026-11-28"
+        )
+    return value
 
 
 def unique_key(value: object) -> bytes:

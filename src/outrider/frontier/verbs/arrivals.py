@@ -16,6 +16,8 @@ from outrider.kernels.card_layout import HEAD_BYTES
 from outrider.url import UrlBatch
 
 NO_DUE = -1
+NO_DATE, UNREADABLE = -1, -2
+"""In place of the instant of a change: none, and one that could not be read."""
 _TOLD = ("outcome", "depth", "priority")
 """The columns that are read when links arrive. The priority function gets all other columns."""
 
@@ -24,9 +26,13 @@ LINK_BYTES = 2 * HEAD_BYTES
 """About how many bytes of a frame a new link needs in addition to its texts: head, queue, host."""
 
 
+SIGNALLED_BYTES = 1_024
+"""The same for a link that says when its page changed: the record of a known page is written again."""
+
+
 class Origin(NamedTuple):
     """Where links were found. source: the slot of the page, or -1; page: True for links of a page of this crawl,
-    False for links of a caller."""
+    False for links of a caller. lists: it is a sitemap, which may name pages of several hosts."""
 
     referrer: str = ""
     depth: int = 0
@@ -34,11 +40,13 @@ class Origin(NamedTuple):
     source: int = -1
     priority: float = 0.5
     page: bool = False
+    lists: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """One link with all fields that a caller can set. priority: None if it is not set; due: None for at once."""
+    """One link with all fields that a caller can set. priority: None if it is not set; due: None for at once; modified:
+    the instant of a change, NO_DATE or UNREADABLE; change_seconds: 0 if it is not set."""
 
     url: str
     origin: int
@@ -52,13 +60,22 @@ class Arrival:
     metadata: bytes = b""
     seed: bool = False
     unique_key: bytes = b""
+    modified: Instant = NO_DATE
+    change_seconds: float = 0.0
     text: str = ""
     """Of a crawl by unique keys: the URL byte for byte, if that differs from its canonical spelling."""
 
     @property
     def is_odd(self) -> bool:
         """Whether it has a key, a referrer, metadata or other values of its own for its record."""
-        return bool(self.key is not None or self.metadata or self.referrer is not None or self.unique_key or self.text)
+        return self.says_changes or bool(
+            self.key is not None or self.metadata or self.referrer is not None or self.unique_key or self.text
+        )
+
+    @property
+    def says_changes(self) -> bool:
+        """Whether it says when or how often its page changes."""
+        return self.modified != NO_DATE or self.change_seconds > 0
 
     def of_origin(self, origin: int) -> Arrival:
         """Returns the same link, found at another origin."""
@@ -173,7 +190,7 @@ class Arrivals:
         costs = self.urls.lengths + LINK_BYTES + referrers[self.origin]
         for row, link in self.odd.items():
             costs[row] += len(link.referrer or "") + len(link.metadata) + len(link.key or "")
-            costs[row] += len(link.unique_key) + len(link.text)
+            costs[row] += len(link.unique_key) + len(link.text) + (SIGNALLED_BYTES if link.says_changes else 0)
         return pieces_of(costs, bytes_max)
 
     def piece(self, first: int, last: int) -> Arrivals:

@@ -33,6 +33,7 @@ from outrider.frontier.verbs.gaps import Gaps
 from outrider.frontier.verbs.gates import Gates
 from outrider.frontier.verbs.revisiting import Revisits
 from outrider.frontier.verbs.scopes import Scopes
+from outrider.frontier.verbs.signalling import Signals
 from outrider.journey import Code, Line, RequestId, Word
 from outrider.limits import CALL_ROWS_MAX, LEASES_LOST_MAX, LEAVING_QUEUES_PER_CALL, OWN_SLOT, WAKES_PER_CALL_MAX
 from outrider.url.keys import public_suffixes
@@ -97,7 +98,7 @@ class Core:
         self.lines_of_wakes: list[Line] = []
         self.network = Network()
         self.delays = Delays()
-        self.revisits = Revisits(tables, settings, self.turns, self.seed)
+        self.signals = Signals(tables, Revisits(tables, settings, self.turns, self.seed))
         self.woken: Instant = tables.now  # waiting URLs that were due at this instant are queued
         self.verdicts_since: Instant = 0
         """An older verdict on a robots.txt with a possible cause on our own side is not valid any more."""
@@ -110,6 +111,11 @@ class Core:
     def rules(self) -> UrlRules:
         """The lossy rules of spelling."""
         return self.settings.url_rules or _NO_RULES
+
+    @property
+    def revisits(self) -> Revisits:
+        """The revisit rule and the rate."""
+        return self.signals.revisits
 
     def draft(self, now: Instant) -> Draft:
         """Returns an empty draft, for the decisions of a call at this instant."""
@@ -159,7 +165,10 @@ class Core:
         """Undoes a draft that is not logged: returns the drawn cards to their queues, and drops the widened scopes."""
         self.scopes.forget()
         for queues, cards in draft.drawn:
-            self.tables.urls.backlog.put(queues, cards)
+            if queues is None:
+                self.tables.urls.put_back(cards, cards.heads["state"].astype(np.uint8))
+            else:
+                self.tables.urls.backlog.put(queues, cards)
 
     def settle(self, now: Instant) -> None:
         """Updates timetable and rings from the applied facts."""

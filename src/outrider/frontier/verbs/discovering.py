@@ -141,6 +141,8 @@ class Discovering(Part):
             packed(link.metadata, bytes_max=metadata_bytes_max(callers=True)) if callers else packed(link.metadata),
             not origin.page and link.depth == 0 and link.referrer is None,
             link.unique_key or b"",
+            arguments.modified(link.modified),
+            link.change_seconds or 0.0,
         )
 
     def accept_found(
@@ -178,8 +180,35 @@ class Discovering(Part):
         return found, {row: int(numbers[place] == NEW) for row, place in targets.items()}
 
     def _accept(self, links: Arrivals, draft: Draft) -> npt.NDArray[np.uint8]:
-        """Tests links against the scope and the seen-set; the draft gets cards of the new URLs. Returns a code per
-        link."""
+        """Tests links against the scope and the seen-set; the draft gets cards of the new URLs, and known URLs get the
+        signals of their links. Returns a code per link."""
+        links = self._core.signals.read(links, draft) if links.odd else links
+        codes = self._judge(links, draft)
+        if any(link.says_changes for link in links.odd.values()):
+            self._hear(links, codes, draft)
+        return codes
+
+    def _hear(self, links: Arrivals, codes: npt.NDArray[np.uint8], draft: Draft) -> None:
+        """Passes the dates of known URLs on. The last step of `_accept`: it takes cards out of their places."""
+        dated = [row for row, link in links.odd.items() if link.says_changes and codes[row] == KNOWN]
+        rows = np.array(sorted(dated), np.intp)
+        if draft.callers():
+            rows = rows[~np.isin(links.crawl[rows], list(draft.callers()))]  # their callers decide about visits
+        if not len(rows):
+            return
+        homes = self._homes.hashes(links.urls)
+        hosts = self.tables.hosts.find(homes[rows])
+        slots = self.slots_at(hosts, (hosts != NONE).nonzero()[0])
+        cold = self._homes.cold_ones(homes[rows], hosts)
+        slots[cold] = self._homes.slots(links.urls, homes, rows[cold])
+        prints = links.fingerprints(self.tables.fingerprint_key)[rows]
+        found, cards = self.tables.urls.find(links.crawl[rows], slots, prints)
+        wanted = rows[found].tolist()
+        origins = [links.origins[place] for place in links.origin[wanted].tolist()]
+        self._core.signals.take(cards, [links.odd[row] for row in wanted], origins, draft)
+
+    def _judge(self, links: Arrivals, draft: Draft) -> npt.NDArray[np.uint8]:
+        """Returns the code of each link."""
         urls = links.urls
         if not len(urls):
             return np.zeros(0, np.uint8)
@@ -673,7 +702,8 @@ class Discovering(Part):
                 begins[place, 1], stops[place, 1] = size, size + len(text)
                 arena.append(text)
                 size += len(text)
-            extra = extra_of(KeptFields(metadata=link.metadata, unique_key=link.unique_key, text=link.text))
+            dated = self._core.signals.fields_of_new(link)
+            extra = extra_of(KeptFields(metadata=link.metadata, unique_key=link.unique_key, text=link.text, **dated))
             if extra:
                 begins[place, 2], stops[place, 2] = size, size + len(extra)
                 arena.append(extra)

@@ -62,7 +62,8 @@ class Draft:
         self.lines: list[Line] = []
         self.order = tables.urls.order
         self.known: list[npt.NDArray[np.uint64]] = []  # marks of URLs that `Recent` notes after applying
-        self.drawn: list[tuple[Rows, Cards]] = []  # removed from their queues: they return if the log refuses the frame
+        # removed from their queues, or from any places if the queue is None: they return if the log refuses the frame
+        self.drawn: list[tuple[Rows | None, Cards]] = []
         self.barren: set[int] = set()  # rows of new crawls without a URL
         self._crawls: dict[str, tuple[int, Unique | None]] = {}  # rows of new crawls, by name, and the rule of each
         self.hosts_made: set[str] = set()  # names of hosts that an errand needs and that this call makes

@@ -170,6 +170,14 @@ def errand_lease(errand: Errand, tables: Tables, turns: HostSchedule, now: Insta
     if isinstance(errand, CallersErrand):
         source = errand.name if errand.url != errand.name else None
         lease = partial(lease, crawl=tables.crawls.name_of(errand.crawl), referrer=source)
+        if source is None:  # the validators of a redirect's target are not those of the URL itself
+            kept = errand.visits
+            lease = partial(
+                lease,
+                etag=kept.etag or None,
+                last_modified=kept.last_modified or None,
+                digest=kept.digest or None,
+            )
     row = errand.busy if errand.busy != NONE else errand.host
     name, ended = tables.hosts.name(row), int(tables.hosts.ended[row])
     return lease(

@@ -262,10 +262,14 @@ class Queries(Part):
         """Returns the same without counts of hosts."""
         return self._statistics(self.errands(), None)
 
+    def _revisits(self) -> dict[str, object] | None:
+        found = self._core.revisits.statistics()
+        return found if found is None or found["rule"] is None else found | self._core.signals.statistics()
+
     def _statistics(self, errands: int, census: Census | None) -> dict[str, object]:
         return statuses.statistics(
             self.tables,
-            revisits=self._core.revisits.statistics(),
+            revisits=self._revisits(),
             errands=errands,
             census=census,
             shared=self.turns.shared,

@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from outrider.frontier.verbs.arrivals import LINK_BYTES
+from outrider.frontier.verbs.arrivals import LINK_BYTES, SIGNALLED_BYTES
 from outrider.frontier.verbs.outcome_columns import OutcomeColumns
 from outrider.journey import Link, Settled
 from outrider.limits import METADATA_BYTES_MAX, URL_BYTES_MAX
@@ -45,6 +45,7 @@ def _cost_of(link: object, *, measured: bool = False) -> int:
     if measured and link.metadata:
         with suppress(Exception):  # it cannot be kept, and is refused where it is read
             told = len(msgspec.json.encode(link.metadata))
+    told += SIGNALLED_BYTES if link.modified is not None or link.change_seconds is not None else 0
     told += len(link.unique_key) if isinstance(link.unique_key, bytes) else 0
     return told + sum(len(text) for text in (link.url, link.referrer, link.key) if isinstance(text, str))
 

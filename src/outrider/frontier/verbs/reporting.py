@@ -237,6 +237,7 @@ class Reporting(Part):
         ahead = answer.codes.get(len(answer.settled), b"").count(NEW)  # links of the first outcome, which is alone then
         if ahead:
             new[0] = new.get(0, 0) + ahead
+        self._settling.plan_files(draft, ends, new)
         self._settling.add_lines(draft, ends, accepted, new)
         if watermark is not None:
             draft.add(Fact.WATERMARK, (OWN_SLOT, *watermark))

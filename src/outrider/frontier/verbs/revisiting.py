@@ -22,12 +22,21 @@ import numpy.typing as npt
 
 from outrider.clock import Instant, instant
 from outrider.frontier.format.card_columns import Cards, fetched_at, fetched_cells
-from outrider.frontier.format.card_records import CardRecord, KeptFields, parts_of, real_bytes, visits_of
-from outrider.frontier.policy.change_rates import drawn_rates, error_of, theta_of
+from outrider.frontier.format.card_records import (
+    CardRecord,
+    KeptFields,
+    parts_of,
+    real_bytes,
+    signal_bytes,
+    signals_of,
+    visits_of,
+)
+from outrider.frontier.policy.change_rates import drawn_rates, error_of, rate_of, theta_of
 from outrider.frontier.policy.fetch_rate import FetchRate
 from outrider.frontier.policy.frontier_settings import FrontierSettings
-from outrider.frontier.policy.revisit_plan import Plan, PlannedPages
+from outrider.frontier.policy.revisit_plan import Heard, Plan, PlannedPages
 from outrider.frontier.policy.revisit_rules import Shown
+from outrider.frontier.policy.signal_values import host_quality
 from outrider.frontier.policy.visit_values import age, freshness
 from outrider.frontier.priority import classes_of
 from outrider.frontier.schedule.host_schedule import HostSchedule
@@ -35,10 +44,12 @@ from outrider.frontier.state.hosts import NONE, mixed
 from outrider.frontier.state.tables import Tables
 from outrider.frontier.state.url_table import WAITING
 from outrider.journey import RECORD_FIELDS, RevisitStatus
-from outrider.kernels.card_layout import FETCHED_FROM, PLANNED, Heads
+from outrider.kernels.card_layout import FETCHED_FROM, HEAD, PLANNED, Heads
 from outrider.limits import (
     CHANGE_CONFIDENCE_PRIOR,
+    CHANGE_CONFIDENCE_VAGUE,
     CHANGE_SECONDS_PRIOR,
+    HOST_SIGNALS_VISITS_MIN,
     INSTANT_MAX,
     MICROSECONDS,
     REVISIT_AWAITED_SECONDS,
@@ -65,7 +76,8 @@ Instants = npt.NDArray[np.int64]
 
 OWN = ("change_rate", "change_confidence", "revisit_interval", "revisit_memory")
 """The fields of a record that a revisit rule computes, in the order of `own_values`."""
-OWN_PLACES = tuple(list(RECORD_FIELDS).index(name) for name in OWN)
+OWN_PLACES = tuple(list(RECORD_FIELDS).index(name) for name in (*OWN, "signals"))
+"""The places of the fields that a visit changes: it ends the count of signals."""
 _NO_REAL = bytes(4)
 _PRIOR_RATE = 1.0 / CHANGE_SECONDS_PRIOR
 
@@ -115,11 +127,12 @@ class Revisits:
         """
         assert self.plan is not None
         heads = cards.heads[rows]
-        pages = self._pages(heads["priority"], [kept[row] for row in rows.tolist()])
+        pages = self._pages(heads, [kept[row] for row in rows.tolist()])
         first = heads["fetched"] == 0
         waited = np.where(first, 0.0, _since(heads, ended))
         shown = np.where(first, Shown.NOTHING, np.where(changed, Shown.CHANGED, Shown.UNCHANGED))
         after = self.plan.after(pages, shown, waited, ages, first)
+        after = after if after.heard is None else replace(after, heard=after.heard.visited())
         guessed = self._drawn(after, heads["order"], fetched_cells(ended))
         self._grow(after)
         pauses = self.plan.waits(guessed, self._level(guessed))
@@ -131,12 +144,13 @@ class Revisits:
         for place, row in enumerate(rows.tolist()):
             if not first[place] or after.interval[place]:
                 # The rate of a first visit is that of the prior, so it needs no byte.
-                known = not first[place]
+                known = not first[place] or kept[row].change_confidence
                 found[row] = [
                     real_bytes(float(rates[place])) if known else b"",
                     real_bytes(float(after.confidence[place])) if known else b"",
                     real_bytes(float(after.interval[place])),
                     real_bytes(float(after.memory[place])),
+                    signal_bytes(signals_of(kept[row])[0], 0),
                 ]
         return at, np.minimum(pauses, REVISIT_SECONDS_MAX), found
 
@@ -145,7 +159,7 @@ class Revisits:
         assert self.plan is not None
         heads, flags = cards.heads, cards.heads["flags"].tolist()
         kept = [parts_of(cards.extra_of(row), flags[row])[0] for row in range(len(cards))]
-        pages = self._drawn(self._pages(heads["priority"], kept), heads["order"], heads["fetched"])
+        pages = self._drawn(self._pages(heads, kept), heads["order"], heads["fetched"])
         if self.level is None:
             self.level = self.plan.first_level(pages, count, self.rate.per_second) if self.rate is not None else 0.0
         pauses = self.plan.waits(pages, self.level)
@@ -154,19 +168,53 @@ class Revisits:
         at = np.minimum(last + _microseconds(pauses), now + _microseconds(looks))
         return np.maximum(at, now), np.minimum(pauses, REVISIT_SECONDS_MAX)
 
-    def _pages(self, priorities: Floats, kept: list[KeptFields]) -> PlannedPages:
+    def before_visits(self, heads: Heads, kept: list[KeptFields], ended: Instants) -> tuple[Floats, Floats]:
+        """Returns the seconds since the last visit of each page, 0 for a first visit, and its change rate."""
+        waited = np.where(heads["fetched"] == 0, 0.0, _since(heads, ended))
+        return waited, rate_of(self._pages(heads, kept).theta)
+
+    def heard(self, heads: Heads, kept: list[KeptFields], now: Instant) -> tuple[Instants, npt.NDArray[np.bool_]]:
+        """Returns the next looks at planned pages that got a date, and whether their signals have any weight."""
+        assert self.plan is not None
+        pages = self._drawn(self._pages(heads, kept), heads["order"], heads["fetched"])
+        visited = (heads["fetched"].astype(np.int64) + FETCHED_FROM) * MICROSECONDS
+        due = visited + _microseconds(self.plan.waits(pages, self._level(pages)))
+        horizon = now + _microseconds(self._horizons(heads["order"], np.full(len(heads), now)))
+        useful = np.zeros(len(heads), np.bool_) if pages.heard is None else pages.model().evidence > 0
+        return np.maximum(np.minimum(due, horizon), now), useful
+
+    def _pages(self, heads: Heads, kept: list[KeptFields]) -> PlannedPages:
         """Returns pages as the plan has them."""
         octets = [getattr(one, name) or _NO_REAL for name in OWN for one in kept]
         numbers = np.frombuffer(b"".join(octets), "<f4").astype(np.float64).reshape(len(OWN), len(kept))
         rates, confidence, interval, memory = numbers
         known = confidence > 0
-        return PlannedPages(
+        pages = PlannedPages(
             theta_of(np.where(known, rates, _PRIOR_RATE)),
             np.where(known, confidence, CHANGE_CONFIDENCE_PRIOR),
             interval,
             memory,
-            priorities.astype(np.float64),
+            heads["priority"].astype(np.float64),
         )
+        return self._with_signals(pages, heads, kept) if any(one.signals for one in kept) else pages
+
+    def _with_signals(self, pages: PlannedPages, heads: Heads, kept: list[KeptFields]) -> PlannedPages:
+        """Returns pages with their signals, and the quality of these at their hosts. A page of which hardly anything is
+        known has the rate of its host: with that of all pages, the signals of a fast host would mean nothing."""
+        tables = self._tables
+        rows = tables.queues.find(np.ascontiguousarray(heads["queue"]))
+        there = rows != NONE
+        hosts = tables.queues.host[np.where(there, rows, 0).astype(np.intp)].astype(np.intp)
+        names, places = np.unique(np.where(there, tables.hosts.hash[hosts], 0), return_inverse=True)
+        sums = [tables.urls.signals.get(name) for name in names.tolist()]
+        quality = host_quality(sums)
+        dated = np.array([bool(one.signals) for one in kept])
+        counts = np.array([signals_of(one)[1] for one in kept], np.float64)
+        seen = np.array([one.visits for one in sums])[places] >= HOST_SIGNALS_VISITS_MIN
+        vague = dated & seen & (pages.confidence <= CHANGE_CONFIDENCE_VAGUE)
+        theta = np.where(vague, theta_of(quality.rate[places]), pages.theta)
+        recall, noise = (np.where(dated, column[places], 0.0) for column in (quality.recall, quality.noise))
+        return replace(pages, theta=theta, heard=Heard(counts, recall, noise))
 
     def _drawn(
         self, pages: PlannedPages, orders: npt.NDArray[np.uint64], fetched: npt.NDArray[np.uint32]
@@ -266,7 +314,9 @@ class Revisits:
         """Returns what the rule knows of a page; None without a rule, or before the first visit."""
         if self.plan is None or not record.fetched:
             return None
-        learned = self._pages(np.array([record.priority]), [record.kept])
+        heads = np.zeros(1, HEAD)
+        heads["priority"], heads["queue"] = record.priority, record.queue
+        learned = self._pages(heads, [record.kept])
         place = np.array([record.order], np.uint64), np.array([record.fetched], np.uint32)
         pages = self._drawn(learned, *place)
         last = fetched_at(record.fetched) or 0
@@ -284,6 +334,7 @@ class Revisits:
             visits_of(record.kept, record.fetched),
             record.due if waits else None,
             last + instant(min(wait, REVISIT_SECONDS_MAX)) if waits and math.isfinite(wait) else None,
+            *_heard_of(learned, record.kept),
         )
 
     # -- before a lease ------------------------------------------------------------------------------------------------
@@ -353,7 +404,7 @@ class Revisits:
         assert self.plan is not None
         urls, heads = self._tables.urls, cards.heads
         pages = self._pages(
-            heads["priority"], [parts_of(cards.extra_of(row), int(heads["flags"][row]))[0] for row in range(len(cards))]
+            heads, [parts_of(cards.extra_of(row), int(heads["flags"][row]))[0] for row in range(len(cards))]
         )
         pages = self._drawn(pages, heads["order"], heads["fetched"])
         level = self._level(pages)
@@ -499,6 +550,17 @@ class Revisits:
         while self._awaited and self._awaited[0][0] <= now - instant(REVISIT_AWAITED_SECONDS):
             self._waiting -= self._awaited.popleft()[1]
         self._leave_awaited(self._waiting - len(self._tables.urls.backlog))
+
+
+def _heard_of(page: PlannedPages, kept: KeptFields) -> tuple[Any, ...]:
+    """Returns what is known of the signals of one page, in the order of `RevisitStatus`."""
+    if page.heard is None:
+        return None, 0, None, None, None
+    recall, noise, worth = (
+        float(column[0])
+        for column in (page.heard.recall, page.heard.noise, np.minimum(page.model().beta, REVISIT_SECONDS_MAX))
+    )
+    return signals_of(kept)[0], int(page.heard.signals[0]), recall, noise, worth
 
 
 def _last_fetch(tables: Tables) -> Instant:

@@ -17,7 +17,15 @@ from outrider import kernels
 from outrider.clock import Instant, instant
 from outrider.errors import SettingsError
 from outrider.frontier.format.card_columns import Cards, fetched_cells
-from outrider.frontier.format.card_records import CARD_FIELDS, EMPTY, KEPT_FIELDS, number_bytes, parts_of, visits_of
+from outrider.frontier.format.card_records import (
+    CARD_FIELDS,
+    EMPTY,
+    KEPT_FIELDS,
+    KeptFields,
+    number_bytes,
+    parts_of,
+    visits_of,
+)
 from outrider.frontier.format.facts import Fact
 from outrider.frontier.format.metadata import metadata_bytes_max
 from outrider.frontier.policy.block_detection import (
@@ -34,7 +42,7 @@ from outrider.frontier.policy.network import SILENT, Network
 from outrider.frontier.policy.politeness import UNANSWERED, ends_of, rests_after
 from outrider.frontier.policy.revisit import NEVER, bad_answer_seconds, codes_of, retries_at
 from outrider.frontier.state.authorities import CELLS, WITH_COPY, Authority
-from outrider.frontier.state.errand import ANSWERS, CallersErrand, Errand
+from outrider.frontier.state.errand import ANSWERS, ENDED, CallersErrand, Errand
 from outrider.frontier.state.host_addresses import HostAddress
 from outrider.frontier.state.hosts import NONE, RULED, QueueRules, Rows, Uint64s, has_equals, mixed, words_of_keys
 from outrider.frontier.state.rested import NOT_OVER
@@ -49,6 +57,7 @@ from outrider.frontier.verbs.discovering import Discovering, origins_of
 from outrider.frontier.verbs.draft import Draft
 from outrider.frontier.verbs.outcome_columns import OutcomeColumns
 from outrider.frontier.verbs.report_pieces import ByRow
+from outrider.frontier.verbs.revisited_files import RevisitedFiles
 from outrider.frontier.verbs.revisiting import OWN_PLACES
 from outrider.frontier.verbs.robots_files import RobotsFiles
 from outrider.frontier.verbs.trapping import NO_SUCH_NAME, Trapping
@@ -112,6 +121,7 @@ class Ends:
     spared: frozenset[int] = frozenset()
     nameless: frozenset[int] = frozenset()
     unchanged: Flags | None = None
+    files: list[int] = field(default_factory=list)
 
     def accepted(self) -> Flags:
         """Returns the outcomes that are not stale."""
@@ -155,6 +165,7 @@ class Settling(Part):
     def __init__(self, core: Core, links: Discovering, traps: Trapping, robots: RobotsFiles) -> None:
         super().__init__(core)
         self._links, self._traps, self._robots = links, traps, robots
+        self._files = RevisitedFiles(core)
         # Cells of the hosts that the present draft parks or pauses, by row.
         self.block_score: dict[int, int] = {}
         # In memory alone. A restart begins to count anew, so a host may be parked later, but never wrongly.
@@ -279,10 +290,13 @@ class Settling(Part):
                 draft.error(error)
             if isinstance(errand, CallersErrand):
                 fact, cells = errand.after_answer(draft.now, **_answer_of(outcomes, row, error))
-                if not cells[-1] and not self._homes.owns(host_of(cells[4])):
+                if not cells[ENDED] and not self._homes.owns(host_of(cells[4])):
                     fact, cells = errand.cells(errand.name, ended=True)  # another frontier visits the next hop's host
+                if cells[ENDED] and self._files.may_read_again(errand):
+                    ends.files.append(row)  # its next visit depends on the links that it brought
+                    continue
                 draft.add(fact, cells)
-                if not cells[-1]:
+                if not cells[ENDED]:
                     self._homes.add(draft, host_of(cells[4]))  # the host of the next hop
             if not isinstance(errand, HostAddress):
                 continue
@@ -301,6 +315,14 @@ class Settling(Part):
             draft.add(Fact.LOCATED, (*errand.place, *cells))
             if not cells[0] and cells[1]:  # it is not requested again soon
                 self._traps.count_nameless(draft, errand.slot, errand.host)
+
+    def plan_files(self, draft: Draft, ends: Ends, new_links: Mapping[int, int]) -> None:
+        """Plans the next visits of sitemaps whose errands end with these outcomes. new_links: how many links were new,
+        by row."""
+        for row in ends.files:
+            errand = ends.errands[row]
+            assert isinstance(errand, CallersErrand)
+            draft.add(*self._files.after_visit(draft, errand, ends.outcomes, row, new_links.get(row, 0)))
 
     def lengthen_copies(self, draft: Draft, ends: Ends) -> None:
         """Keeps each robots.txt that these outcomes brought valid until the next turn of its host. If the host rests
@@ -692,10 +714,19 @@ class Settling(Part):
                 changed[place] = False
             stamp = outcomes.last_modified.get(row) or ("" if changed[place] else kept[row].last_modified)
             ages[place] = _age_of(stamp, int(ended[place]))
+        self._learn_signals(draft, cards, rows, changed, ended, [kept[row] for row in rows.tolist()])
         at, pauses, pages.planned = self._core.revisits.planned(cards, rows, changed, ages, ended, kept)
         heads["due"][rows] = np.maximum(at, draft.now)
         heads["state"][rows], heads["reason"][rows] = WAITING, Reason.PLANNED
         heads["flags"][rows] = heads["flags"][rows] & HAS_CONTENT | codes_of(pauses) << SCHEDULE_SHIFT
+
+    def _learn_signals(
+        self, draft: Draft, cards: Cards, rows: Places, changed: Flags, ended: Instants, kept: list[KeptFields]
+    ) -> None:
+        """Compares the signals of pages with what these visits showed."""
+        if any(one.signals for one in kept):
+            waited, rates = self._core.revisits.before_visits(cards.heads[rows], kept, ended)
+            self._core.signals.learn(draft, cards, rows, changed, waited, rates, kept)
 
     def _with_errors(self, outcomes: OutcomeColumns) -> Flags:
         """Returns the outcomes with an error."""
@@ -946,7 +977,7 @@ class _EndedRequests:
 
 def origin_of_errand(errand: CallersErrand) -> Origin:
     """Returns the file that an errand of a caller fetched, as the origin of links."""
-    return Origin(errand.name, 1, errand.crawl, errand.slot, errand.priority, True)
+    return Origin(errand.name, 1, errand.crawl, errand.slot, errand.priority, True, lists=True)
 
 
 def _rounds(places: Places) -> Iterator[Places]:
