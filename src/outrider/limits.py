@@ -573,6 +573,10 @@ PARQUET_HEAD_BYTES_MAX = 1 << 20  # of one page: some writers put the least and 
 # a record of a crawl by unique keys has a megabyte of metadata, perhaps six times as long escaped; others some 200 kB
 IMPORT_LINE_BYTES_MAX = 8 << 20
 LOST_URLS_NAMED_MAX = 1_000  # fingerprints that a report of a repair lists; all are counted
+CAPTURES_PER_URL_MAX = 10_000  # of one URL in imported archives, in memory: some megabytes; the latest count
+IMPORT_BLOCK_BYTES_MAX = 16 << 20  # of a record of a WARC in memory; the digest of a longer one is that of its head
+WACZ_FILES_BYTES_MAX = 4 << 20  # the list of the files in a WACZ: usual ones have a dozen files
+WACZ_UNPACKED_TIMES_MAX = 100  # its WARC files may be this much longer than the WACZ: most are stored as they are
 IMPORT_FAULTS_NAMED_MAX = 20  # unusable lines that are named; all of them are counted
 
 # catalogs

@@ -403,11 +403,11 @@ def repeated(records: Records, original: Mapping[str, str]) -> Records | None:
         f"Content-Length: {len(records.head)}"
     )
     response = b"\r\n".join((*fields, more.encode("utf-8"))) + _END + records.head + _END
-    mark = _mark_of(date, identity) if url == records.url else None
+    mark = mark_of(date, identity) if url == records.url else None
     return records._replace(response=_member(response), mark=mark or records.mark, head=b"")
 
 
-def _mark_of(date: str, identity: str) -> bytes | None:
+def mark_of(date: str, identity: str) -> bytes | None:
     """Returns the mark of a response of ours by its date and its id; None for other forms of these."""
     digits = identity.removeprefix("<urn:uuid:").removesuffix(">").replace("-", "")
     try:

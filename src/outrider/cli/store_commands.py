@@ -381,18 +381,23 @@ def import_command(directory: str, files: tuple[str, ...]) -> int:
                               next run fetches the sitemaps of an index.
     pages.jsonl               The pages of a crawl. Their links are read from
                               the archive in the same directory.
+    .warc .warc.gz .wacz      Archives of any program (also .arc .arc.gz). Their
+    .cdxj                     pages are done, with time, status, digest and
+                              validators. Links are added if they are in scope.
 
-    Records that cannot be used are skipped, and listed with line and reason. Exit code 2 if no record was usable. If
-    an import is interrupted, run it again.
+    Records that cannot be used are skipped, and listed with line and reason. Exit code 2 if no record was usable, 5 if
+    an archive is damaged: all that could be read is imported. If an import is interrupted, run it again.
     """
     from outrider.crawl.orders.exchange import IMPORTED, import_files
 
     found = import_files(directory, files, sys.stderr)
     for path, place, words in found.faults:
-        say(f"outrider: {path}, line {place}: {words}", sys.stderr)
+        say(f"outrider: {path}, {f'line {place}' if isinstance(place, int) else place}: {words}", sys.stderr)
     if found.skipped > len(found.faults):
         say(f"outrider: and {found.skipped - len(found.faults):,} more that cannot be used", sys.stderr)
     counts = {IMPORTED: 0, **dict(sorted(found.codes.items())), "skipped": found.skipped}
     parts = [f"{count:,} {code.replace('_', ' ')}" for code, count in counts.items() if count or code == IMPORTED]
     click.echo(", ".join(parts))
-    return NOTHING_USABLE if found.skipped and found.skipped == found.rows else 0
+    if found.skipped and found.skipped == found.rows:
+        return NOTHING_USABLE
+    return DamagedStoreError.exit_code if found.damaged else 0

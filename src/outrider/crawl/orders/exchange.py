@@ -8,11 +8,16 @@ stored answer would also be returned after a wider scope or a deleted crawl, and
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
-from itertools import chain, islice
+from itertools import chain, groupby, islice
 from typing import Any, Final, TextIO
 
+import msgspec
+
+from outrider.archive.sorted_lines import SortedLines
 from outrider.crawl.output.counter import Counter
 from outrider.crawl.output.summary import counted
 from outrider.crawl.output.tabular import (
@@ -31,21 +36,47 @@ from outrider.crawl.output.tabular import (
     write_table,
 )
 from outrider.crawl.output.written_lines import PageLines
+from outrider.crawl.questions.captures import (
+    ARCHIVES,
+    INDEX_FILE,
+    Capture,
+    Fault,
+    captures_of,
+    form_of_archive,
+    links_of_record,
+    record_of_captures,
+    records_of,
+)
 from outrider.crawl.questions.crawl_queries import ask_owner, changing
 from outrider.crawl.questions.import_pages import archive_beside, is_final, is_line, links_of, record_of
 from outrider.crawl.run.sitemaps import link_of
 from outrider.crawl.setup.directory import store_of
 from outrider.engine import Frontier
-from outrider.errors import DamagedStoreError, InvalidUrlError, NamedPathError, SettingsError, StoreInUseError
+from outrider.errors import (
+    DamagedStoreError,
+    InvalidUrlError,
+    NamedPathError,
+    SettingsError,
+    StoreFullError,
+    StoreInUseError,
+)
 from outrider.journey import Code, State
-from outrider.limits import IMPORT_FAULTS_NAMED_MAX, IMPORT_ROWS_AT_ONCE, SITEMAP_BYTES_MAX, URL_BYTES_MAX
+from outrider.limits import (
+    CAPTURES_PER_URL_MAX,
+    IMPORT_FAULTS_NAMED_MAX,
+    IMPORT_ROWS_AT_ONCE,
+    SITEMAP_BYTES_MAX,
+    URL_BYTES_MAX,
+)
 from outrider.page import read_sitemap
-from outrider.storage.files import Directory
+from outrider.storage.files import Directory, is_no_space
 from outrider.url import normalize
 
 IMPORTED: Final = "imported"
 QUEUED_SITEMAPS: Final = "sitemaps queued"
 LINKS: Final = "links"
+MERGED: Final = "earlier captures"
+_encode: Final = msgspec.json.Encoder().encode
 WITHOUT_LINKS: Final = "without_their_links"
 _STATES: Final = frozenset(state.value for state in State if state is not State.UNKNOWN)
 
@@ -87,21 +118,23 @@ def export(directories: Sequence[str], path: str, what: str, talk: TextIO) -> in
 
 @dataclass(slots=True)
 class Imported:
-    """The answers to the rows of all files: `rows` is the sum of `codes` and `skipped`."""
+    """The answers to the rows of all files: `rows` is the sum of `codes` and `skipped`. `damaged` counts damaged places
+    in files of web archives, among those that are skipped."""
 
     rows: int = 0
     codes: dict[str, int] = field(default_factory=dict)
     """The number of rows with each answer. `imported` counts rows that are new in the frontier."""
-    faults: list[tuple[str, int, str]] = field(default_factory=list)
-    """(file, line, fault) of the first unusable rows."""
+    faults: list[tuple[str, int | str, str]] = field(default_factory=list)
+    """(file, line or place in words, fault) of the first unusable rows."""
     skipped: int = 0
+    damaged: int = 0
 
-    def fault(self, path: str, place: int, words: str) -> None:
+    def fault(self, path: str, place: int | str, words: str) -> None:
         """Notes an unusable row."""
         self.skipped += 1
         self.name(path, place, words)
 
-    def name(self, path: str, place: int, words: str) -> None:
+    def name(self, path: str, place: int | str, words: str) -> None:
         """Notes a remark about a row."""
         if len(self.faults) < IMPORT_FAULTS_NAMED_MAX:
             self.faults.append((path, place, words))
@@ -118,7 +151,8 @@ def import_files(directory: str, paths: Sequence[str], talk: TextIO) -> Imported
     is added, and StoreError.
     """
     for path in paths:
-        form_of(path, READ)
+        if form_of_archive(path) is None:
+            form_of(path, (*READ, *ARCHIVES))
         try:
             with open(path, "rb"):
                 pass
@@ -128,7 +162,11 @@ def import_files(directory: str, paths: Sequence[str], talk: TextIO) -> Imported
     counter = Counter(talk, "read")
     with changing(directory, create=True) as frontier:
         for path in paths:
-            take_file(frontier, path, found, counter)
+            if form_of_archive(path) is None:
+                take_file(frontier, path, found, counter)
+        archives = [path for path in paths if form_of_archive(path) is not None]
+        if archives:
+            take_archives(frontier, archives, directory, found, counter)
     counter.end(f" from {counted(len(paths), 'file')}")
     return found
 
@@ -155,6 +193,57 @@ def take_file(frontier: Frontier, path: str, found: Imported, counter: Counter) 
         else:
             _restore(frontier, good, path, found)
         counter.add(len(batch))
+
+
+def take_archives(frontier: Frontier, paths: Sequence[str], folder: str, found: Imported, counter: Counter) -> None:
+    """Imports files of web archives: all captures of a URL together, in the order of their times; then the links of
+    captured pages. folder: for temporary files."""
+    try:
+        with closing(SortedLines(folder)) as lines:
+            for path in paths:
+                for capture in captures_of(path):
+                    found.rows += 1
+                    counter.add(1)
+                    if isinstance(capture, Fault):
+                        found.damaged += capture.is_damage
+                        found.fault(path, capture.place, capture.why)
+                    else:
+                        lines.add(b"%b\0%020d\0%b\n" % (capture.url.encode(), capture.at, _encode(capture)))
+            for batch in in_batches(_merged_captures(lines, found)):
+                _restore(frontier, batch, paths[0] if len(paths) == 1 else counted(len(paths), "archive"), found)
+        for path in paths:
+            if form_of_archive(path) != INDEX_FILE:
+                _take_archived_links(frontier, path, found)
+    except OSError as error:
+        if is_no_space(error):
+            raise StoreFullError(f"{folder}: {error.strerror}; free space and run the same command again") from None
+        raise
+
+
+def _merged_captures(lines: Iterable[bytes], found: Imported) -> Iterator[Read]:
+    """Yields the record of each URL. Of more captures than `CAPTURES_PER_URL_MAX` the last ones count."""
+    decode = msgspec.json.Decoder(Capture).decode
+    for url, same in groupby(lines, lambda line: line.partition(b"\0")[0]):
+        captures: deque[Capture] = deque(maxlen=CAPTURES_PER_URL_MAX)
+        count = 0
+        for line in same:
+            captures.append(decode(line.split(b"\0", 2)[2]))
+            count += 1
+        if count > 1:
+            found.note(MERGED, count - 1)
+        yield Read(url.decode(), record_of_captures(list(captures)))
+
+
+def _take_archived_links(frontier: Frontier, path: str, found: Imported) -> None:
+    """Adds the links of the captured pages of a file that the scope of the crawl has."""
+    for record in records_of(path):
+        if isinstance(record, Fault):  # it was named before
+            continue
+        links = links_of_record(record[1])
+        if links:
+            new = sum(code is Code.NEW for code in frontier.discover(links))
+            if new:
+                found.note(LINKS, new)
 
 
 def _take_sitemap(frontier: Frontier, path: str, found: Imported, counter: Counter) -> None:

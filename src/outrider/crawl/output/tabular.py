@@ -406,8 +406,8 @@ def _arrow() -> tuple[Any, Any]:
 class Read:
     """One row of a file: its place, and its record or its fault."""
 
-    place: int
-    """The line (from 1), of a Parquet file the row."""
+    place: int | str
+    """The line (from 1), of a Parquet file the row; a place in words in other files."""
     record: Record | None = None
     fault: str = ""
 
@@ -452,7 +452,7 @@ def read_records(path: str, shape: Shape) -> Iterator[Read]:
             if form == CSV:
                 yield from _read_csv(file, path, shape)
             else:
-                for place, line in _lines(file):
+                for place, line in read_lines(file):
                     read = _read_line(place, line, as_json=form == JSON_LINES)
                     if read is not None:
                         yield read
@@ -460,7 +460,7 @@ def read_records(path: str, shape: Shape) -> Iterator[Read]:
         raise NamedPathError(f"{path!r} cannot be read ({error.strerror or error})") from None
 
 
-def _lines(file: BinaryIO) -> Iterator[tuple[int, bytes | None]]:
+def read_lines(file: BinaryIO) -> Iterator[tuple[int, bytes | None]]:
     """Yields each line with its number; None for a line that is too long."""
     number = 0
     while line := file.readline(IMPORT_LINE_BYTES_MAX):
@@ -512,7 +512,7 @@ class _Texts:
     """The lines of a file for `csv`. A row may have several lines. A row that is too long ends there, as a fault."""
 
     def __init__(self, file: BinaryIO) -> None:
-        self._lines = _lines(file)
+        self._lines = read_lines(file)
         self.place = 0
         self.faults: list[Read] = []
         self.bytes = 0
