@@ -40,6 +40,7 @@ SERVERS = {  # the programs that tests/servers starts -> their packages in Debia
     "curl": "curl",
     "ip": "iproute2",
     "openssl": "openssl",
+    "pg_ctl": "postgresql-15",
     "prometheus": "prometheus",
     "promtool": "prometheus",
     "unshare": "util-linux",

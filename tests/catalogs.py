@@ -18,6 +18,7 @@ class Place(Protocol):
     """A place for one catalog, and what another program reads there."""
 
     def catalog(self) -> Destination: ...
+    def another(self, folder: Path) -> Place: ...
     def rows(self, table: str) -> list[dict[str, Any]]: ...
     def change(self, statement: str) -> None: ...
 
@@ -30,6 +31,9 @@ class SqlitePlace:
 
     def catalog(self) -> Destination:
         return SqliteCatalog(str(self.path), busy_seconds=0.05)
+
+    def another(self, folder: Path) -> SqlitePlace:
+        return SqlitePlace(folder)
 
     def rows(self, table: str) -> list[dict[str, Any]]:
         connection = sqlite3.connect(self.path)
@@ -93,3 +97,28 @@ def listed(url: str, state: str = "queued", **more: Any) -> dict[str, Any]:
         "unique_key": None,
     }
     return {**fields, **more}
+
+
+class PostgresPlace:
+    """A new database of a running server."""
+
+    made = 0
+
+    def __init__(self, server: Any) -> None:
+        PostgresPlace.made += 1
+        self._server = server
+        self.address = server.database(f"catalog_{PostgresPlace.made}")
+
+    def catalog(self) -> Destination:
+        from outrider.catalog.postgres import PostgresCatalog
+
+        return PostgresCatalog(self.address)
+
+    def another(self, _: Path) -> PostgresPlace:
+        return PostgresPlace(self._server)
+
+    def rows(self, table: str) -> list[dict[str, Any]]:
+        return self._server.rows(self.address, f"SELECT * FROM {table} ORDER BY 1")
+
+    def change(self, statement: str) -> None:
+        self._server.execute(self.address, statement)

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
 
+from catalogs import SECOND, Place, SqlitePlace, line, listed, written
 from outrider.catalog.destination import CatalogError, CatalogInUseError
 from outrider.catalog.following import Follower
 from outrider.catalog.line_file import LineFile, Position
 from outrider.catalog.rows import batch_of, listed_urls
 from outrider.catalog.schema import POSITION_TABLE, TABLES
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
-from catalogs import SECOND, Place, SqlitePlace, line, listed, written
 
 
 @pytest.fixture(params=["sqlite"])
@@ -286,7 +282,7 @@ def test_many_small_steps_store_the_same_rows_as_one(place, pages, tmp_path, mon
     written(pages, lines)
     completed(place, pages)
     (tmp_path / "second").mkdir()
-    second = type(place)(tmp_path / "second")
+    second = place.another(tmp_path / "second")
     monkeypatch.setattr("outrider.catalog.line_file.CATALOG_LINES_BYTES_AT_ONCE", 3_000)
     completed(second, pages)
     for table in ("urls", "page_content"):

@@ -8,12 +8,15 @@ import random
 import signal
 import sqlite3
 import subprocess
+import sys
 import zlib
 from pathlib import Path
 
 import pytest
 
 from e2e import crawling
+from outrider.crawl.orders.catalogs import follow_directory
+from outrider.errors import SettingsError
 
 OUT_OF_REACH, IN_USE, REFUSED, USAGE = 8, 6, 5, 2
 
@@ -154,7 +157,7 @@ def test_the_command_follows_a_crawl_of_another_process(tmp_path):
 @pytest.mark.parametrize(
     ("to", "words", "code"),
     [
-        ("news.db", "it has no kind; use sqlite:PATH", USAGE),
+        ("news.db", "it has no kind; use sqlite:PATH or postgresql", USAGE),
         ("sqlite:", "it has no path", USAGE),
         ("mysql://me:hunter2@h/d", "unknown kind 'mysql'", USAGE),
         ("sqlite:/nosuch/folder/c.db", "make /nosuch/folder first", REFUSED),
@@ -206,3 +209,15 @@ def test_a_folder_without_a_crawl_is_named(tmp_path):
     done = crawling.outrider("catalog", tmp_path, "--to", f"sqlite:{tmp_path / 'c.db'}")
     assert USAGE == done.returncode
     assert "outrider crawl URL" in done.stderr
+
+
+def test_a_missing_library_is_named_with_the_command_that_installs_it(crawled, monkeypatch):
+    monkeypatch.setattr("outrider.catalog.kinds.find_spec", lambda _: None)
+    with pytest.raises(SettingsError, match="needs asyncpg.*pip install 'outrider\\[catalog\\]'"):
+        follow_directory(str(crawled / "out"), "postgresql://h/d", follow=False, anew=False, talk=sys.stderr)
+
+
+def test_only_postgresql_has_months(crawled):
+    done = crawling.outrider("catalog", crawled / "out", "--to", f"sqlite:{crawled / 'c.db'}", "--detach", "2026-10")
+    assert (USAGE, "") == (done.returncode, done.stdout)
+    assert "has no months" in done.stderr

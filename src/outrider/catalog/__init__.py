@@ -11,6 +11,7 @@ opening of a crawl cuts the line files and writes the same bytes again, so a pos
     address.py      the address of a catalog, with and without its password
     kinds.py        from an address to a catalog
     sqlite.py       a catalog in SQLite
+    postgres.py     a catalog in PostgreSQL, parted by month
     following.py    keeps one catalog up to date: lines, then the list of URLs, in bounded steps
     catalog_notes.py  how far each catalog of a crawl is, for `status`
 """

@@ -10,7 +10,7 @@ from outrider.errors import SettingsError
 
 SQLITE: Final = "sqlite"
 POSTGRES: Final = "postgresql"
-ACCEPTED: Final = "sqlite:PATH"
+ACCEPTED: Final = "sqlite:PATH or postgresql://USER@HOST/DATABASE"
 _SECRET_WORDS: Final = ("pass", "secret", "token")
 _PASSFILE: Final = "passfile"  # the name of a file
 
@@ -22,13 +22,33 @@ def checked_address(text: str) -> str:
         if "\0" in rest:
             raise SettingsError("the path has a NUL character; use sqlite:PATH")
         return f"{SQLITE}:{os.path.abspath(os.path.expanduser(rest))}"
+    if scheme in (POSTGRES, "postgres"):
+        return _checked_server(f"{POSTGRES}:{rest.strip()}")
     what = "it has no path" if scheme == SQLITE else f"unknown kind {scheme[:40]!r}" if colon else "it has no kind"
     raise SettingsError(f"{what}; use {ACCEPTED}")
 
 
+def _checked_server(address: str) -> str:
+    """Checks the address of a server. A password with characters of an address would be taken for another part of it,
+    and shown."""
+    try:
+        parts = urlsplit(address)
+        whole = parts.port is None or parts.port > 0
+    except ValueError:
+        whole, parts = False, urlsplit("")
+    if not address.startswith(f"{POSTGRES}://"):
+        raise SettingsError(f"it does not begin with {POSTGRES}://; use {ACCEPTED}")
+    if not whole or parts.fragment or "@" in parts.path + parts.query or any(mark in address for mark in "\0\n\r "):
+        raise SettingsError(
+            "the address cannot be read; write each of : / ? # @ % in a user or password as % and two digits, or pass "
+            f"the password in PGPASSWORD; use {ACCEPTED}"
+        )
+    return address
+
+
 def shown_address(address: str) -> str:
     """Returns an address without its password, as messages, files and logs contain it."""
-    if not address.startswith((f"{POSTGRES}:", "postgres:")):
+    if not address.startswith(f"{POSTGRES}:"):
         return address
     parts = urlsplit(address)
     user, at, host = parts.netloc.rpartition("@")

@@ -23,6 +23,10 @@ class UnavailableCatalogError(UnreachableError):
     retryable = True
 
 
+class CatalogAccessError(UnreachableError):
+    """The server refused the connection to this catalog; nothing was changed."""
+
+
 class CatalogInUseError(OutriderError):
     """Another program writes to this catalog."""
 

@@ -256,25 +256,23 @@ def _joined(earlier: VisitRow, later: VisitRow) -> VisitRow:
 
 
 def listed_urls(rows: Sequence[Mapping[str, Any]]) -> list[ListedUrl]:
-    """Returns the rows of URLs as the question `urls` returns them (`UrlStatus` as JSON values)."""
-    found = []
+    """Returns the rows of URLs as the question `urls` returns them (`UrlStatus` as JSON values), each URL once."""
+    found: dict[bytes, ListedUrl] = {}
     for row in rows:
         unique = row.get("unique_key")
         key = key_of(row["url"], unique.encode() if unique else None)
-        found.append(
-            ListedUrl(
-                key,
-                row["depth"],
-                _source(row["referrer"]),
-                _instant(row.get("discovered_at")),
-                row["priority"],
-                _instant(row.get("fetched_at")),
-                _instant(row["due"]) if row["state"] == State.WAITING else None,
-                row["status"],
-                _STATES[row["state"]],
-            )
+        found[key.hash] = ListedUrl(
+            key,
+            row["depth"],
+            _source(row["referrer"]),
+            _instant(row.get("discovered_at")),
+            row["priority"],
+            _instant(row.get("fetched_at")),
+            _instant(row["due"]) if row["state"] == State.WAITING else None,
+            row["status"],
+            _STATES[row["state"]],
         )
-    return found
+    return list(found.values())
 
 
 def _instant(at: int | None) -> str | None:

@@ -12,6 +12,7 @@ from typing import BinaryIO, TextIO
 
 import msgspec
 
+from outrider.catalog.kinds import require_extra
 from outrider.clock import wall
 from outrider.crawl.local_run import CrawlResult, CrawlRun, PageReader
 from outrider.crawl.orders.move_old import move_old
@@ -39,6 +40,7 @@ from outrider.crawl.setup.directory import (
     refuse_owned,
     refuse_worker,
 )
+from outrider.crawl.setup.install_hints import install_command
 from outrider.crawl.setup.options import (
     SETTINGS,
     SETTINGS_FILE,
@@ -172,6 +174,8 @@ def prepared(
     options = permitting(options, permitted)
     require_contact(canonical, options.contact, hosts)
     Hooks(options)  # a hook that cannot be loaded is a fault of the words, too
+    for address in options.catalog:
+        require_extra(address, install_command)
     folder = move_old(output, wall()) if options.anew else None
     refuse_owned(output)
     if folder is not None and options.progress != "none":

@@ -18,16 +18,17 @@ from typing import TextIO
 from outrider.catalog.address import checked_address, shown_address
 from outrider.catalog.catalog_notes import CatalogNote, missing_lines, put_note
 from outrider.catalog.following import Follower, ListUrls, Piece
-from outrider.catalog.kinds import catalog_at
+from outrider.catalog.kinds import catalog_at, require_extra
 from outrider.clock import elapsed, wall
 from outrider.crawl.output.output import FILES, PAGES
 from outrider.crawl.output.summary import counted
 from outrider.crawl.output.terminal import say
 from outrider.crawl.questions.crawl_queries import Looks, querying
 from outrider.crawl.setup.directory import refuse_worker, store_of
+from outrider.crawl.setup.install_hints import install_command
 from outrider.engine import Frontier
 from outrider.engine.process_queries import LOOKS
-from outrider.errors import NoCrawlError, OutriderError
+from outrider.errors import NoCrawlError, OutriderError, SettingsError
 from outrider.limits import CATALOG_END_SECONDS_MAX, CATALOG_URLS_AT_ONCE
 
 
@@ -158,6 +159,7 @@ def follow_directory(directory: str, to: str, *, follow: bool, anew: bool, talk:
     """Brings the catalog at `to` up to date with the crawl in `directory`; with `follow` until it is interrupted.
     Returns its note. Raises SettingsError, StoreError, CatalogError and its kin."""
     address = checked_address(to)
+    require_extra(address, install_command)
     refuse_worker(directory)
     if store_of(directory) == directory:
         raise NoCrawlError(f"{directory} is the store of a program, and has no pages; name the directory of a crawl")
@@ -179,3 +181,20 @@ def follow_directory(directory: str, to: str, *, follow: bool, anew: bool, talk:
 def _waiting(seconds: float) -> bool:
     time.sleep(seconds)
     return False
+
+
+def detach_month(to: str, month: str) -> list[str]:
+    """Detaches a month from the catalog at `to`. Returns the names of the tables that are not part of it any more.
+    Raises SettingsError, CatalogError and its kin."""
+    address = checked_address(to)
+    require_extra(address, install_command)
+    catalog = catalog_at(address)
+    detach = getattr(catalog, "detach", None)
+    if detach is None:
+        raise SettingsError(f"{catalog.name} has no months; only catalogs in PostgreSQL are parted by month")
+    try:
+        catalog.open()
+        found: list[str] = detach(month)
+        return found
+    finally:
+        catalog.close()
