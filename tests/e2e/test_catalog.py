@@ -213,7 +213,7 @@ def test_a_folder_without_a_crawl_is_named(tmp_path):
 
 def test_a_missing_library_is_named_with_the_command_that_installs_it(crawled, monkeypatch):
     monkeypatch.setattr("outrider.catalog.kinds.find_spec", lambda _: None)
-    with pytest.raises(SettingsError, match="needs asyncpg.*pip install 'outrider\\[catalog\\]'"):
+    with pytest.raises(SettingsError, match=r"needs asyncpg.*outrider\[catalog\]"):
         follow_directory(str(crawled / "out"), "postgresql://h/d", follow=False, anew=False, talk=sys.stderr)
 
 
