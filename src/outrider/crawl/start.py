@@ -173,9 +173,7 @@ def prepared(
     permitted = loopback_of(canonical, hosts, options.allow_address)
     options = permitting(options, permitted)
     require_contact(canonical, options.contact, hosts)
-    Hooks(options)  # a hook that cannot be loaded is a fault of the words, too
-    for address in options.catalog:
-        require_extra(address, install_command)
+    _check_installed(options)
     folder = move_old(output, wall()) if options.anew else None
     refuse_owned(output)
     if folder is not None and options.progress != "none":
@@ -192,6 +190,13 @@ def prepared(
 
     progress = progress_of(options.progress, talk, os.path.basename(output))
     return Prepared(options, canonical, sources, hosts, progress, again, faults if canonical else None)
+
+
+def _check_installed(options: CrawlOptions) -> None:
+    """Raises SettingsError for a hook that cannot be loaded, and a catalog whose extra is missing."""
+    Hooks(options)
+    for address in options.catalog:
+        require_extra(address, install_command)
 
 
 def _continued_by(options: CrawlOptions, result: CrawlResult, left_out: Collection[str]) -> str:
