@@ -192,6 +192,7 @@ DROP_LOOKS_AT_CARDS = 4_096  # cards of a queue that are searched for the one to
 WAITS_NAMED_MAX = 100  # resting hosts that are named; all of them are counted
 LISTED_ROWS_MAX = 100_000  # rows of one piece of a list; a cursor leads to the next
 LISTED_HOSTS_PER_STEP = 32  # some milliseconds without the frontier's lock; more would delay leases
+LISTED_ROBOTS_MAX = 250  # robots.txt files of one piece of their list
 LISTED_URLS_PER_STEP = 64
 LISTED_BODIES_AT_ONCE = 1_024  # of a list, read in one pass through the layers of the ledger: some hundred kilobytes
 LISTED_READ_BYTES = 256 << 10  # read at once of each run for a list
@@ -582,6 +583,8 @@ IMPORT_FAULTS_NAMED_MAX = 20  # unusable lines that are named; all of them are c
 # catalogs
 CATALOG_LINES_BYTES_AT_ONCE = 2 << 20  # lines of one transaction: some thousand pages, and some 20 MB of memory
 CATALOG_URLS_AT_ONCE = 250  # URLs of one piece of a list, as other processes get them
+CATALOG_ROBOTS_BYTES_AT_ONCE = 256 << 10  # bodies of robots.txt in one piece of a list; the last one may add 500 KiB
+ROBOTS_GROUP_LINES_MAX = 10_000  # lines of a robots.txt that a catalog has as groups; usual ones have a hundred
 CATALOG_BUSY_SECONDS = 5.0  # how long a database may be locked by another program before the catalog says so
 CATALOG_CONNECT_SECONDS = 10.0  # to connect to a server; servers on other continents need less than a second
 CATALOG_COMMAND_SECONDS = 300.0  # for one statement: those of a batch need some tens of milliseconds

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from catalogs import SECOND, Place, SqlitePlace, line, listed, written
 from outrider.catalog.destination import CatalogError, CatalogInUseError
-from outrider.catalog.following import Follower
+from outrider.catalog.following import Follower, Piece
 from outrider.catalog.line_file import LineFile, Position
 from outrider.catalog.rows import batch_of, listed_urls
 from outrider.catalog.schema import POSITION_TABLE, TABLES
@@ -24,15 +25,19 @@ def pages(tmp_path) -> Path:
     return tmp_path / "pages.jsonl"
 
 
-def follower(place: Place, pages: Path, rows=()) -> Follower:
+def follower(place: Place, pages: Path, rows=(), robots=()) -> Follower:
     """A follower whose list has these rows; its clock stays the same."""
     return Follower(
-        str(pages), place.catalog(), lambda after: (list(rows), None), clock=lambda: 0, wall=lambda: 60 * SECOND
+        str(pages),
+        place.catalog(),
+        lambda after: Piece(list(rows), None, robots),
+        clock=lambda: 0,
+        wall=lambda: 60 * SECOND,
     )
 
 
-def completed(place: Place, pages: Path, rows=()) -> Follower:
-    made = follower(place, pages, rows)
+def completed(place: Place, pages: Path, rows=(), robots=()) -> Follower:
+    made = follower(place, pages, rows, robots)
     try:
         assert made.complete()
     finally:
@@ -168,12 +173,39 @@ def test_a_list_adds_all_urls_and_the_newer_state_counts(place, pages):
     assert "completed" == {row["url"]: row for row in place.rows("urls")}["http://a.test/b"]["state"]
 
 
+def test_a_robots_file_is_stored_and_replaced(place, pages):
+    text = "User-agent: a\nUser-agent: b # two\nDisallow: /x\nCrawl-delay: 5\n\nUser-agent: *\nAllow: /\0y\n"
+    file = {
+        "authority": "https://a.test",
+        "status": 200,
+        "fetched_at": 1_790_000_000 * SECOND,
+        "expires_at": None,
+        "crawl_delay": 5.0,
+        "text": text,
+        "sitemaps": ["https://a.test/\0s.xml"],
+        "error": None,
+    }
+    completed(place, pages, robots=[file])
+    (row,) = place.rows("robots_cache")
+    groups = [
+        {"agents": ["a", "b"], "rules": [["disallow", "/x"]], "crawl_delay": "5"},
+        {"agents": ["*"], "rules": [["allow", "/\N{REPLACEMENT CHARACTER}y"]]},
+    ]
+    assert (groups, "https://a.test", 200, 5.0) == (
+        json.loads(row["parsed_rules"]),
+        *(row[name] for name in ("host", "status_code", "crawl_delay")),
+    )
+    completed(place, pages, robots=[{**file, "status": 404, "text": "", "sitemaps": []}])
+    (row,) = place.rows("robots_cache")
+    assert (404, None, []) == (row["status_code"], row["content"], json.loads(row["parsed_rules"]))
+
+
 def test_the_time_of_a_list_is_stored_with_its_last_piece(place, pages):
     catalog = place.catalog()
     catalog.open()
-    catalog.refresh(listed_urls([listed("http://a.test/")]), None)
+    catalog.refresh(listed_urls([listed("http://a.test/")]), [], None)
     assert "" == catalog.open().urls_as_of
-    catalog.refresh([], "1970-01-01T00:01:00.000000Z")
+    catalog.refresh([], [], "1970-01-01T00:01:00.000000Z")
     assert "1970-01-01T00:01:00.000000Z" == catalog.open().urls_as_of
     catalog.close()
 

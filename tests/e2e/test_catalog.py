@@ -11,6 +11,7 @@ import subprocess
 import sys
 import zlib
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -57,6 +58,15 @@ def test_a_crawl_fills_its_catalog(crawled):
     assert {name: count for name, count in expected.items() if count} == counts
     (catalog,) = status["catalogs"]
     assert (0, 0, "") == (catalog["behind_lines"], catalog["behind_bytes"], catalog["problem"])
+
+
+def test_each_robots_file_is_in_the_catalog(crawled):
+    found = rows(crawled / "c.db", "SELECT host, status_code, content, parsed_rules FROM robots_cache")
+    hosts = {host for (host,) in rows(crawled / "c.db", "SELECT DISTINCT host FROM urls")}
+    assert {urlsplit(origin).hostname for origin, *_ in found} <= hosts
+    ruled = [(content, json.loads(groups)) for _, status, content, groups in found if status == 200 and content]
+    assert [] != [groups for _, groups in ruled if groups]
+    assert all(bool(groups) == ("user-agent" in content.lower()) for content, groups in ruled)
 
 
 def test_the_command_makes_the_same_catalog_from_nothing(crawled, tmp_path):

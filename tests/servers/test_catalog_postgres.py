@@ -150,7 +150,7 @@ def test_a_schema_of_its_own_keeps_two_crawls_in_one_database(server, pages):
     completed(place, written(pages, [line(1)]))
     catalog = PostgresCatalog(place.address + "&search_path=second")
     assert 0 == catalog.open().position.lines
-    catalog.refresh(contract.listed_urls([listed("http://b.test/")]), None)
+    catalog.refresh(contract.listed_urls([listed("http://b.test/")]), [], None)
     catalog.close()
     assert ["http://b.test/"] == [row["url"] for row in place.rows("second.urls")]
     assert ["http://a.test/"] == [row["url"] for row in place.rows("public.urls")]

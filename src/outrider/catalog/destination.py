@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from outrider.catalog.line_file import START, Position
-from outrider.catalog.rows import Batch, ListedUrl
+from outrider.catalog.rows import Batch, ListedUrl, RobotsRow
 from outrider.errors import OutriderError, UnreachableError
 
 
@@ -75,8 +75,9 @@ class Destination(Protocol):
         """
         ...
 
-    def refresh(self, urls: Sequence[ListedUrl], as_of: str | None) -> None:
-        """Stores listed URLs in one transaction. as_of: with the last ones of a list, the time at which it began."""
+    def refresh(self, urls: Sequence[ListedUrl], robots: Sequence[RobotsRow], as_of: str | None) -> None:
+        """Stores listed URLs and robots.txt files in one transaction. as_of: with the last ones of a list, the time at
+        which it began."""
         ...
 
     def close(self) -> None:

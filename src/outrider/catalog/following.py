@@ -7,12 +7,12 @@ stored at once. So a row of `urls` always has the newer of the two.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from outrider.catalog.catalog_notes import CatalogNote
 from outrider.catalog.destination import CatalogError, Destination, Stored
 from outrider.catalog.line_file import LineFile
-from outrider.catalog.rows import batch_of, listed_urls
+from outrider.catalog.rows import batch_of, listed_urls, robots_rows
 from outrider.clock import ClockFunction, Instant, instant, rfc3339_exact
 from outrider.errors import OutriderError
 from outrider.limits import (
@@ -24,10 +24,18 @@ from outrider.limits import (
     CATALOG_RETRY_SECONDS,
 )
 
-Piece = tuple[Sequence[Mapping[str, Any]], str | None]
-ListUrls = Callable[[str | None], Piece]
-"""Returns URLs after a cursor (None: from the first one) as the question `urls` does, and the next cursor, None at the
-end."""
+
+class Piece(NamedTuple):
+    """A piece of the lists of a frontier: URLs as the question `urls` returns them, or robots.txt files as the question
+    `robots-files` does, and the next cursor, None at the end of both."""
+
+    urls: Sequence[Mapping[str, Any]]
+    cursor: str | None
+    robots: Sequence[Mapping[str, Any]] = ()
+
+
+ListFrontier = Callable[[str | None], Piece]
+"""Returns the piece after a cursor, None: the first one."""
 Wait = Callable[[float], bool]
 """Waits for seconds, or until the end. Returns whether it is time to end."""
 _SHORT: Final = "the crawl has not written its last lines again; `outrider resume` does"
@@ -40,7 +48,7 @@ class Follower:
         self,
         path: str,
         destination: Destination,
-        list_urls: ListUrls,
+        list_frontier: ListFrontier,
         *,
         clock: ClockFunction,
         wall: ClockFunction,
@@ -51,7 +59,7 @@ class Follower:
         command that makes the catalog anew, for messages."""
         self._file = LineFile(path)
         self._path, self._again = path, again
-        self._destination, self._list_urls = destination, list_urls
+        self._destination, self._list_frontier = destination, list_frontier
         self._clock, self._wall, self._keep = clock, wall, keep
         self._open = False
         self._stored = Stored()
@@ -111,18 +119,18 @@ class Follower:
 
     def list_step(self) -> bool:
         """Stores the next piece of the list of all URLs. Returns whether the list is complete."""
-        return self._store_piece(*self._next_piece())
+        return self._store_piece(self._next_piece())
 
     def _next_piece(self) -> Piece:
         if self._listing_since is None:
             self._listing_since = self._clock(), rfc3339_exact(self._wall())
-        return self._list_urls(self._cursor)
+        return self._list_frontier(self._cursor)
 
-    def _store_piece(self, rows: Sequence[Mapping[str, Any]], cursor: str | None) -> bool:
+    def _store_piece(self, piece: Piece) -> bool:
         assert self._listing_since is not None, "_next_piece comes first"
         begun, as_of = self._listing_since
-        self._cursor, ended = cursor, cursor is None
-        self._destination.refresh(listed_urls(rows), as_of if ended else None)
+        self._cursor, ended = piece.cursor, piece.cursor is None
+        self._destination.refresh(listed_urls(piece.urls), robots_rows(piece.robots), as_of if ended else None)
         if ended:
             took = self._clock() - begun
             self._list_at = self._clock() + max(instant(CATALOG_LIST_SECONDS), CATALOG_LIST_SHARE * took)
@@ -213,4 +221,4 @@ class Follower:
             self._listing_since = self._cursor = None
             self._list_at = self._clock() + instant(CATALOG_LIST_SECONDS)
             return busy
-        return not self._store_piece(*piece) or busy
+        return not self._store_piece(piece) or busy

@@ -29,7 +29,7 @@ from outrider.catalog.destination import (
     UnavailableCatalogError,
 )
 from outrider.catalog.line_file import Position
-from outrider.catalog.rows import Batch, ContentRow, ListedUrl
+from outrider.catalog.rows import Batch, ContentRow, ListedUrl, RobotsRow
 from outrider.catalog.schema import PAGE_CONTENT, POSITION_TABLE, SCHEMA_VERSION, TABLES, CellKind, Table
 from outrider.errors import OutriderError, SettingsError
 from outrider.limits import CATALOG_COMMAND_SECONDS, CATALOG_CONNECT_SECONDS, CATALOG_MONTHS_AHEAD
@@ -102,6 +102,10 @@ _UPSERT_LISTED: Final = """INSERT INTO urls (url_hash, url, normalized_url, host
     WHERE (urls.state, urls.priority, urls.next_fetch_at, urls.discovered_at, urls.depth) IS DISTINCT FROM
     (excluded.state, excluded.priority, excluded.next_fetch_at, excluded.discovered_at, excluded.depth)
     OR urls.last_fetched_at IS NULL OR (urls.source_url_id IS NULL AND excluded.source_url_id IS NOT NULL)"""
+_UPSERT_ROBOTS: Final = """INSERT INTO robots_cache VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+    ON CONFLICT (host) DO UPDATE SET fetched_at = excluded.fetched_at, expires_at = excluded.expires_at,
+    status_code = excluded.status_code, content = excluded.content, parsed_rules = excluded.parsed_rules,
+    crawl_delay = excluded.crawl_delay, sitemaps = excluded.sitemaps, error_message = excluded.error_message"""
 _SOURCES_OF_THE_SAME_BATCH: Final = """UPDATE urls u SET source_url_id = s.id FROM outrider_staged n
     JOIN urls s ON s.url_hash = n.source WHERE u.url_hash = n.url_hash AND u.source_url_id IS NULL"""
 
@@ -166,9 +170,9 @@ class PostgresCatalog:
                 self._months.clear()
                 self._run(self._appended(batch, before, after))
 
-    def refresh(self, urls: Sequence[ListedUrl], as_of: str | None) -> None:
+    def refresh(self, urls: Sequence[ListedUrl], robots: Sequence[RobotsRow], as_of: str | None) -> None:
         with self._explained():
-            self._run(self._refreshed(urls, as_of))
+            self._run(self._refreshed(urls, robots, as_of))
 
     def detach(self, month: str) -> list[str]:
         """Detaches the partitions of a month (`2026-10`) while others read and write. Returns the names of the tables
@@ -326,7 +330,7 @@ class PostgresCatalog:
                 PAGE_CONTENT.name, records=_page_cells(batch.pages, ids), columns=PAGE_CONTENT.names[1:]
             )
 
-    async def _refreshed(self, urls: Sequence[ListedUrl], as_of: str | None) -> None:
+    async def _refreshed(self, urls: Sequence[ListedUrl], robots: Sequence[RobotsRow], as_of: str | None) -> None:
         connection = self._connection
         assert connection is not None, "open comes first"
         async with connection.transaction():
@@ -342,6 +346,9 @@ class PostgresCatalog:
             await connection.copy_records_to_table("outrider_staged", records=rows, columns=_LISTED_COLUMNS)
             await connection.execute(_UPSERT_LISTED)
             await connection.execute(_SOURCES_OF_THE_SAME_BATCH)
+            await connection.executemany(
+                _UPSERT_ROBOTS, [(row[0], _time(row[1]), _time(row[2]), *row[3:]) for row in robots]
+            )
             if as_of is not None:
                 await connection.execute("UPDATE outrider_position SET urls_as_of = $1", as_of)
 

@@ -16,12 +16,13 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from outrider.catalog.fitting import Fitting, checked_instant
-from outrider.catalog.schema import PAGE_CONTENT, STATE_AFTER, STATES, URLS
+from outrider.catalog.schema import STATE_AFTER, STATES, TABLES
 from outrider.clock import LAST_OF_RFC3339, rfc3339_exact
 from outrider.journey import State, Word
+from outrider.robots.groups import groups_of
 from outrider.url import host_of
 
-_CUT: Final = {column.name: column.characters_max for table in (URLS, PAGE_CONTENT) for column in table.columns}
+_CUT: Final = {column.name: column.characters_max for table in TABLES for column in table.columns}
 _HAS_CONTENT: Final = frozenset(word.value for word in Word if word.has_content)
 _STATES: Final = {state.value: word for state, word in STATES.items()}
 ARCHIVE_PREFIX: Final = "archive/"
@@ -88,6 +89,20 @@ class ListedUrl(NamedTuple):
     next_fetch_at: str | None
     status: int | None
     state: str
+
+
+class RobotsRow(NamedTuple):
+    """A row of `robots_cache`, in the order of the table. parsed_rules, sitemaps: JSON."""
+
+    host: str
+    fetched_at: str | None
+    expires_at: str | None
+    status_code: int | None
+    content: str | None
+    parsed_rules: str
+    crawl_delay: float | None
+    sitemaps: str
+    error_message: str | None
 
 
 @dataclass(slots=True)
@@ -273,6 +288,27 @@ def listed_urls(rows: Sequence[Mapping[str, Any]]) -> list[ListedUrl]:
             _STATES[row["state"]],
         )
     return list(found.values())
+
+
+def robots_rows(rows: Sequence[Mapping[str, Any]]) -> list[RobotsRow]:
+    """Returns the rows of robots.txt files as the question `robots-files` returns them."""
+    fitting, found = Fitting(), []
+    for row in rows:
+        text = fitting.text(row["text"], _CUT["content"])
+        found.append(
+            RobotsRow(
+                str(fitting.text(row["authority"], _CUT["host"])),
+                _instant(row["fetched_at"]),
+                _instant(row["expires_at"]),
+                row["status"],
+                text or None,
+                json.dumps(groups_of(text or ""), ensure_ascii=False),
+                row["crawl_delay"],
+                json.dumps([fitting.text(one, _CUT["url"]) for one in row["sitemaps"]], ensure_ascii=False),
+                fitting.text(row["error"], _CUT["error_message"]),
+            )
+        )
+    return found
 
 
 def _instant(at: int | None) -> str | None:

@@ -21,7 +21,7 @@ from outrider.catalog.destination import (
     UnavailableCatalogError,
 )
 from outrider.catalog.line_file import Position
-from outrider.catalog.rows import Batch, ListedUrl, VisitRow
+from outrider.catalog.rows import Batch, ListedUrl, RobotsRow, VisitRow
 from outrider.catalog.schema import POSITION_TABLE, SCHEMA_VERSION, TABLES, URLS, CellKind, Table
 from outrider.limits import CATALOG_BUSY_SECONDS
 
@@ -79,6 +79,7 @@ _UPSERT_LISTED: Final = """INSERT INTO urls (url_hash, url, normalized_url, host
     OR urls.next_fetch_at IS NOT excluded.next_fetch_at OR urls.discovered_at IS NOT excluded.discovered_at
     OR urls.depth IS NOT excluded.depth OR urls.last_fetched_at IS NULL
     OR (urls.source_url_id IS NULL AND excluded.source_url_id IS NOT NULL)"""
+_UPSERT_ROBOTS: Final = "INSERT OR REPLACE INTO robots_cache VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)"
 # The parameters are numbered because executemany passes tuples, and SQLite counts them from 1.
 
 
@@ -203,9 +204,10 @@ class SqliteCatalog:
             connection.executemany(_UPSERT_VISIT, map(_visit_cells, batch.visits))
             connection.executemany(_INSERT_PAGE, batch.pages)
 
-    def refresh(self, urls: Sequence[ListedUrl], as_of: str | None) -> None:
+    def refresh(self, urls: Sequence[ListedUrl], robots: Sequence[RobotsRow], as_of: str | None) -> None:
         with self._explained(), self._transaction() as connection:
             connection.executemany(_UPSERT_LISTED, map(_listed_cells, urls))
+            connection.executemany(_UPSERT_ROBOTS, robots)
             if as_of is not None:
                 connection.execute("UPDATE outrider_position SET urls_as_of = ?", (as_of,))
 

@@ -90,6 +90,7 @@ from outrider.journey import (
     Report,
     RequestId,
     RobotsAnswer,
+    RobotsStatus,
     Settled,
     State,
     UrlName,
@@ -683,6 +684,10 @@ class Frontier:
         """Returns a piece of the list of hosts. state: ready, resting, blocked or empty; with a state a piece may have
         fewer rows than `limit` and still a cursor."""
         return self._looked(lambda m, now: m.looks.hosts(now, state, after, limit))
+
+    def _robots_files(self, after: str | None, bytes_max: int) -> ListPage[tuple[RobotsStatus, bytes]]:
+        """Returns a piece of the list of robots.txt files, each with its body, b"" without rules."""
+        return self._looked(lambda m, now: m.looks.robots_files(after, bytes_max))
 
     @served("read", word="urls", takes="ListUrls", gives="Rows")
     @lengthy

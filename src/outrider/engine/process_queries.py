@@ -17,7 +17,8 @@ from outrider.engine.owner import Frontier
 from outrider.engine.verbs import ServedVerb, served_of
 from outrider.errors import SettingsError, shown
 from outrider.journey import Explanation, Idle, Link, ListPage
-from outrider.limits import CONTROL_PAGE_ROWS_MAX, ORDER_SECONDS_MAX
+from outrider.limits import CATALOG_ROBOTS_BYTES_AT_ONCE, CONTROL_PAGE_ROWS_MAX, ORDER_SECONDS_MAX
+from outrider.robots import Rules
 from outrider.url.keys import key_of_name
 
 Look = Callable[[Frontier, Mapping[str, Any]], dict[str, Any]]
@@ -100,6 +101,20 @@ def _state(frontier: Frontier, question: Mapping[str, Any]) -> dict[str, Any]:
     return {"state": str(found.state), "reason_text": found.reason_text}
 
 
+def _robots_files(frontier: Frontier, question: Mapping[str, Any]) -> dict[str, Any]:
+    """The stored robots.txt files, each with its text and the sitemaps that it names."""
+    page = frontier._robots_files(question.get("after"), CATALOG_ROBOTS_BYTES_AT_ONCE)
+    rows = [
+        {
+            **msgspec.to_builtins(status),
+            "text": body.decode("utf-8", "replace"),
+            "sitemaps": Rules.parse(body).sitemaps if body else [],
+        }
+        for status, body in page
+    ]
+    return {"rows": rows, "cursor": page.cursor}
+
+
 def _add(frontier: Frontier, question: Mapping[str, Any]) -> dict[str, Any]:
     """Adds URLs as seeds: they widen the scope."""
     codes: dict[str, int] = {}
@@ -167,7 +182,13 @@ ORDERS: Final[dict[str, Look]] = {
 _WORDS: Final = {
     verb.word: _asked(name, verb, method) for name, (verb, method) in _SERVED.items() if verb.word and not verb.order
 }
-LOOKS: Final[dict[str, Look]] = {**_WORDS, "explain": _explained, "hosts": _hosts, "stands": _state}
+LOOKS: Final[dict[str, Look]] = {
+    **_WORDS,
+    "explain": _explained,
+    "hosts": _hosts,
+    "stands": _state,
+    "robots-files": _robots_files,
+}
 """Each query and its function. `hosts` and `urls` return `rows` and the `cursor` after them, None at the
 end; a result may have fewer rows than requested and still a cursor."""
 

@@ -17,7 +17,7 @@ from typing import TextIO
 
 from outrider.catalog.address import checked_address, shown_address
 from outrider.catalog.catalog_notes import CatalogNote, missing_lines, put_note
-from outrider.catalog.following import Follower, ListUrls, Piece
+from outrider.catalog.following import Follower, ListFrontier, Piece
 from outrider.catalog.kinds import catalog_at, require_extra
 from outrider.clock import elapsed, wall
 from outrider.crawl.output.output import FILES, PAGES
@@ -45,20 +45,33 @@ def behind_text(directory: str, note: CatalogNote, lines: int, length: int) -> s
     )
 
 
+def _piece(look: Looks, after: str | None) -> Piece:
+    """Returns the piece after a cursor: of the list of URLs, and after its end of the list of robots.txt files. The
+    cursor names the list."""
+    name, _, cursor = (after or f"{_URLS} ").partition(" ")
+    found = look(name, {"after": cursor or None, "limit": CATALOG_URLS_AT_ONCE})
+    left = f"{name} {found['cursor']}" if found["cursor"] is not None else None
+    if name == _URLS:
+        return Piece(found["rows"], left or f"{_ROBOTS} ")
+    return Piece((), left, found["rows"])
+
+
+_URLS, _ROBOTS = "urls", "robots-files"
+
+
 class FrontierList:
-    """Lists the URLs of an open frontier, piece by piece."""
+    """Lists the URLs and robots.txt files of an open frontier, piece by piece."""
 
     def __init__(self, frontier: Frontier) -> None:
         self._frontier = frontier
 
     def __call__(self, after: str | None) -> Piece:
-        found = LOOKS["urls"](self._frontier, {"after": after, "limit": CATALOG_URLS_AT_ONCE})
-        return found["rows"], found["cursor"]
+        return _piece(lambda name, question: LOOKS[name](self._frontier, question), after)
 
 
 class DirectoryList:
-    """Lists the URLs of the crawl in a directory: of the process that runs it, or of its files, which stay open for the
-    whole list."""
+    """Lists the URLs and robots.txt files of the crawl in a directory: of the process that runs it, or of its files,
+    which stay open for the whole list."""
 
     def __init__(self, directory: str) -> None:
         self._directory = directory
@@ -70,13 +83,13 @@ class DirectoryList:
             self.close()
             self._look = self._open.enter_context(querying(self._directory))
         try:
-            found = self._look("urls", {"after": after, "limit": CATALOG_URLS_AT_ONCE})
+            found = _piece(self._look, after)
         except OutriderError:
             self.close()
             raise
-        if found["cursor"] is None:
+        if found.cursor is None:
             self.close()
-        return found["rows"], found["cursor"]
+        return found
 
     def close(self) -> None:
         """Closes the files, so that another process may open them."""
@@ -84,11 +97,11 @@ class DirectoryList:
         self._look = None
 
 
-def _follower(directory: str, address: str, list_urls: ListUrls) -> Follower:
+def _follower(directory: str, address: str, list_frontier: ListFrontier) -> Follower:
     return Follower(
         os.path.join(directory, FILES[PAGES]),
         catalog_at(address),
-        list_urls,
+        list_frontier,
         clock=elapsed,
         wall=wall,
         keep=partial(put_note, directory),

@@ -10,8 +10,8 @@ import numpy as np
 from outrider.clock import Instant
 from outrider.errors import SettingsError, shown
 from outrider.frontier.schedule.host_schedule import HostSchedule
-from outrider.frontier.state.authorities import RobotsState
-from outrider.frontier.state.cold import ColdRecords
+from outrider.frontier.state.authorities import Authority, RobotsState
+from outrider.frontier.state.cold import ColdAuthority, ColdRecords
 from outrider.frontier.state.crawls import CrawlState
 from outrider.frontier.state.hosts import NONE, queue_hashes
 from outrider.frontier.state.tables import Tables
@@ -25,10 +25,11 @@ from outrider.frontier.verbs.statuses import (
     status_of_queue,
     status_of_robots,
 )
-from outrider.journey import HostStatus, ListPage, QueueStatus
+from outrider.journey import HostStatus, ListPage, QueueStatus, RobotsStatus
 from outrider.limits import (
     LISTED_HOSTS_PER_STEP,
     LISTED_READ_BYTES,
+    LISTED_ROBOTS_MAX,
 )
 from outrider.url.keys import key_of_name
 
@@ -81,6 +82,43 @@ def list_hosts(
         if len(some) < want:
             return ListPage(found, None)
         yield
+
+
+def list_robots_files(
+    tables: Tables, after: str | None, bytes_max: int
+) -> Generator[None, None, ListPage[tuple[RobotsStatus, bytes]]]:
+    """Lists robots.txt files with their bodies, in the order of the hashes of their hosts; a piece ends at the host
+    with which it has `bytes_max` of them. It yields between its steps."""
+    found: list[tuple[RobotsStatus, bytes]] = []
+    (beyond,) = hashes_after(after, 1, "robots.txt files")
+    size = 0
+    while True:
+        some = list(islice(_hosts_from(tables, beyond + 1), LISTED_HOSTS_PER_STEP))
+        for number, home in some:
+            if size >= bytes_max or len(found) >= LISTED_ROBOTS_MAX:
+                return ListPage(found, f"h{beyond:016x}")
+            for one, body in _files_there(tables, home):
+                delay = crawl_delay_of(body, tables.robots.rulebook.agent) if body else 0.0
+                found.append((status_of_robots(one, body, delay), body))
+                size += len(body)
+            beyond = number
+        if len(some) < LISTED_HOSTS_PER_STEP:
+            return ListPage(found, None)
+        yield
+
+
+def _files_there(
+    tables: Tables, home: int | tuple[ColdRecords, int]
+) -> Iterator[tuple[Authority | ColdAuthority, bytes]]:
+    """Yields the robots.txt files of one host, each with its body, b"" without rules."""
+    rulebook = tables.robots.rulebook
+    if not isinstance(home, tuple):
+        for one in tables.robots.of_host.get(home, ()):
+            yield one, rulebook.body(one.digest) if one.state == RobotsState.RULES else b""
+        return
+    told, place = home
+    for cold in told.authorities(place):
+        yield cold, (cold.body or rulebook.body(cold.digest)) if cold.state == RobotsState.RULES else b""
 
 
 def list_hosts_in(

@@ -41,6 +41,7 @@ from outrider.journey import (
     LeaseBatch,
     ListPage,
     QueueStatus,
+    RobotsStatus,
     State,
     UrlName,
     UrlStatus,
@@ -175,6 +176,12 @@ class Queries(Part):
         if state is None:
             return host_lists.list_hosts(self.tables, self.turns, now, after, limit)
         return host_lists.list_hosts_in(state, self.tables, self.turns, now, after, limit)
+
+    def robots_files(
+        self, after: str | None, bytes_max: int
+    ) -> Generator[None, None, ListPage[tuple[RobotsStatus, bytes]]]:
+        """Returns a piece of the list of robots.txt files with their bodies. It yields between its steps."""
+        return host_lists.list_robots_files(self.tables, after, bytes_max)
 
     def _filter(self, state: str | None, host: str | None, crawl: str | None, key: str | None) -> UrlFilter:
         number = state_number(state)
