@@ -9,7 +9,7 @@ import pytest
 
 from catalogs import SECOND, Place, SqlitePlace, line, listed, written
 from outrider.catalog.destination import CatalogError, CatalogInUseError
-from outrider.catalog.following import Follower, Piece
+from outrider.catalog.following import Follower, ListPiece
 from outrider.catalog.line_file import LineFile, Position
 from outrider.catalog.rows import batch_of, listed_urls
 from outrider.catalog.schema import POSITION_TABLE, TABLES
@@ -30,7 +30,7 @@ def follower(place: Place, pages: Path, rows=(), robots=()) -> Follower:
     return Follower(
         str(pages),
         place.catalog(),
-        lambda after: Piece(list(rows), None, robots),
+        lambda after: ListPiece(list(rows), None, robots),
         clock=lambda: 0,
         wall=lambda: 60 * SECOND,
     )

@@ -25,7 +25,7 @@ from outrider.limits import (
 )
 
 
-class Piece(NamedTuple):
+class ListPiece(NamedTuple):
     """A piece of the lists of a frontier: URLs as the question `urls` returns them, or robots.txt files as the question
     `robots-files` does, and the next cursor, None at the end of both."""
 
@@ -34,7 +34,7 @@ class Piece(NamedTuple):
     robots: Sequence[Mapping[str, Any]] = ()
 
 
-ListFrontier = Callable[[str | None], Piece]
+ListFrontier = Callable[[str | None], ListPiece]
 """Returns the piece after a cursor, None: the first one."""
 Wait = Callable[[float], bool]
 """Waits for seconds, or until the end. Returns whether it is time to end."""
@@ -121,12 +121,12 @@ class Follower:
         """Stores the next piece of the list of all URLs. Returns whether the list is complete."""
         return self._store_piece(self._next_piece())
 
-    def _next_piece(self) -> Piece:
+    def _next_piece(self) -> ListPiece:
         if self._listing_since is None:
             self._listing_since = self._clock(), rfc3339_exact(self._wall())
         return self._list_frontier(self._cursor)
 
-    def _store_piece(self, piece: Piece) -> bool:
+    def _store_piece(self, piece: ListPiece) -> bool:
         assert self._listing_since is not None, "_next_piece comes first"
         begun, as_of = self._listing_since
         self._cursor, ended = piece.cursor, piece.cursor is None

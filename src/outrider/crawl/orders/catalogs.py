@@ -17,7 +17,7 @@ from typing import TextIO
 
 from outrider.catalog.address import checked_address, shown_address
 from outrider.catalog.catalog_notes import CatalogNote, missing_lines, put_note
-from outrider.catalog.following import Follower, ListFrontier, Piece
+from outrider.catalog.following import Follower, ListFrontier, ListPiece
 from outrider.catalog.kinds import catalog_at, require_extra
 from outrider.clock import elapsed, wall
 from outrider.crawl.output.output import FILES, PAGES
@@ -45,15 +45,15 @@ def behind_text(directory: str, note: CatalogNote, lines: int, length: int) -> s
     )
 
 
-def _piece(look: Looks, after: str | None) -> Piece:
+def _piece(look: Looks, after: str | None) -> ListPiece:
     """Returns the piece after a cursor: of the list of URLs, and after its end of the list of robots.txt files. The
     cursor names the list."""
     name, _, cursor = (after or f"{_URLS} ").partition(" ")
     found = look(name, {"after": cursor or None, "limit": CATALOG_URLS_AT_ONCE})
     left = f"{name} {found['cursor']}" if found["cursor"] is not None else None
     if name == _URLS:
-        return Piece(found["rows"], left or f"{_ROBOTS} ")
-    return Piece((), left, found["rows"])
+        return ListPiece(found["rows"], left or f"{_ROBOTS} ")
+    return ListPiece((), left, found["rows"])
 
 
 _URLS, _ROBOTS = "urls", "robots-files"
@@ -65,7 +65,7 @@ class FrontierList:
     def __init__(self, frontier: Frontier) -> None:
         self._frontier = frontier
 
-    def __call__(self, after: str | None) -> Piece:
+    def __call__(self, after: str | None) -> ListPiece:
         return _piece(lambda name, question: LOOKS[name](self._frontier, question), after)
 
 
@@ -78,7 +78,7 @@ class DirectoryList:
         self._open = ExitStack()
         self._look: Looks | None = None
 
-    def __call__(self, after: str | None) -> Piece:
+    def __call__(self, after: str | None) -> ListPiece:
         if after is None or self._look is None:
             self.close()
             self._look = self._open.enter_context(querying(self._directory))
