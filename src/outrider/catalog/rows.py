@@ -19,7 +19,7 @@ from outrider.catalog.fitting import Fitting, checked_instant
 from outrider.catalog.schema import STATE_AFTER, STATES, TABLES
 from outrider.clock import LAST_OF_RFC3339, rfc3339_exact
 from outrider.journey import State, Word
-from outrider.robots.groups import groups_of
+from outrider.robots.agent_groups import groups_of
 from outrider.url import host_of
 
 _CUT: Final = {column.name: column.characters_max for table in TABLES for column in table.columns}
