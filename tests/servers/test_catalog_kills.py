@@ -1,0 +1,67 @@
+"""Kills of a crawl into two catalogs, with a server that stops at once in between: each token is there once."""
+
+from __future__ import annotations
+
+import random
+import signal
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from catalogs import PostgresPlace
+from e2e import crawling, localweb
+from servers.postgres import PostgresServer, postgres_server
+
+KILLS = 20
+STOPPED_AT, STARTED_AT = (4, 11), (7, 15)  # kills after which the server of the database stops, and starts again
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PostgresServer]:
+    with postgres_server() as running:
+        yield running
+
+
+def length_of(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
+def kill_when_longer(crawl, path: Path, length: int) -> None:
+    """Kills a crawl once its file of lines is longer, or at its end."""
+    crawling.wait_for(lambda: crawl.poll() is not None or length_of(path) > length, seconds=120)
+    crawl.send_signal(signal.SIGKILL)
+    crawl.wait(60)
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.skipif(not localweb.available(), reason="the web of real pages is not beside the project")
+def test_twenty_kills_leave_each_token_once_in_each_catalog(server, tmp_path):
+    chance = random.Random(3434)
+    place, output, catalog = PostgresPlace(server), tmp_path / "out", tmp_path / "c.db"
+    lines = output / "pages.jsonl"
+    with localweb.serving("small") as web:
+        first = [
+            *("crawl", f"@{web.seeds}", "-o", output, "--hosts", web.hosts, "--ca", web.directory / "ca" / "ca.pem"),
+            *("--delay", "0.05", "--delay-factor", "0", "--no-sitemaps", "--progress", "none", "--max-pages", "1200"),
+            *("--catalog", place.address, "--catalog", f"sqlite:{catalog}"),
+        ]
+        crawl = crawling.started(*first)
+        for number in range(KILLS):
+            kill_when_longer(crawl, lines, length_of(lines) + chance.randrange(1_000, 60_000))
+            if number in STOPPED_AT:
+                server.stop("immediate")
+            if number in STARTED_AT:
+                server.start()
+            more = ["resume", output, "--catalog", place.address, "--catalog", f"sqlite:{catalog}"]
+            crawl = crawling.started(*(more if lines.exists() else first))
+        assert crawl.wait(600) in (0, 3)
+    pages = [page["token"] for page in crawling.pages(output) if page["token"] is not None]
+    assert len(pages) == len(set(pages)) > 1_000
+    connection = sqlite3.connect(catalog)
+    in_sqlite = [token for (token,) in connection.execute("SELECT fetch_id FROM page_content")]
+    connection.close()
+    in_postgres = [row["fetch_id"] for row in place.rows("page_content")]
+    assert sorted(pages) == sorted(in_sqlite)
+    assert sorted(pages) == sorted(in_postgres)
