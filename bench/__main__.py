@@ -20,6 +20,7 @@ BENCHES = (
     "log",
     "ledger",
     "stores",
+    "catalogs",
     "cold",
     "service",
     "looks",
