@@ -195,6 +195,24 @@ def test_files_that_are_no_catalogs_are_left_alone(crawled, tmp_path):
     assert "link to a missing file" in done.stderr
 
 
+@pytest.mark.parametrize("name", ["pages.jsonl", "items.jsonl", "new", "frontier/manifest.json"])
+def test_a_file_of_the_crawl_is_refused(crawled, tmp_path, name):
+    before = (crawled / "out" / "items.jsonl").read_bytes()
+    done = crawling.outrider("catalog", crawled / "out", "--to", f"sqlite:{crawled / 'out' / name}")
+    assert USAGE == done.returncode
+    assert "is a file of the crawl; name a path outside" in done.stderr
+    again = crawling.outrider("resume", crawled / "out", "--catalog", f"sqlite:{crawled / 'out' / name}")
+    assert USAGE == again.returncode
+    assert before == (crawled / "out" / "items.jsonl").read_bytes()
+
+
+def test_a_path_that_is_no_text_is_refused(crawled):
+    command = [*crawling.command("catalog", crawled / "out", "--to"), b"sqlite:/tmp/\xff.db"]
+    done = subprocess.run(command, capture_output=True, check=False, env=crawling.environment())
+    assert USAGE == done.returncode
+    assert b"is not UTF-8" in done.stderr
+
+
 def test_a_locked_database_is_named(crawled, tmp_path):
     path = tmp_path / "locked.db"
     assert 0 == crawling.outrider("catalog", crawled / "out", "--to", f"sqlite:{path}").returncode

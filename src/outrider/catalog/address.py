@@ -12,6 +12,7 @@ SQLITE: Final = "sqlite"
 POSTGRES: Final = "postgresql"
 ACCEPTED: Final = "sqlite:PATH or postgresql://USER@HOST/DATABASE"
 _SECRET_WORDS: Final = ("pass", "secret", "token")
+_DATABASE_ENDINGS: Final = (".db", ".sqlite")
 _PASSFILE: Final = "passfile"  # the name of a file
 
 
@@ -19,8 +20,8 @@ def checked_address(text: str) -> str:
     """Returns the address with a whole path. Raises SettingsError; its message contains no part of a password."""
     scheme, colon, rest = text.strip().partition(":")
     if scheme == SQLITE and rest.strip():
-        if "\0" in rest:
-            raise SettingsError("the path has a NUL character; use sqlite:PATH")
+        if "\0" in rest or not _is_text(rest):
+            raise SettingsError("the path has a NUL character or is not UTF-8; use sqlite:PATH")
         return f"{SQLITE}:{os.path.abspath(os.path.expanduser(rest))}"
     if scheme in (POSTGRES, "postgres"):
         return _checked_server(f"{POSTGRES}:{rest.strip()}")
@@ -44,6 +45,26 @@ def _checked_server(address: str) -> str:
             f"the password in PGPASSWORD; use {ACCEPTED}"
         )
     return address
+
+
+def _is_text(path: str) -> bool:
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def check_place(address: str, directory: str) -> None:
+    """Raises SettingsError for a file in the directory of a crawl that may be one of the crawl's own files. An empty
+    one looks like a new database."""
+    scheme, _, path = address.partition(":")
+    inside = os.path.realpath(path).startswith(os.path.join(os.path.realpath(directory), ""))
+    if scheme == SQLITE and inside and not path.endswith(_DATABASE_ENDINGS):
+        raise SettingsError(
+            f"catalog {address} is a file of the crawl; name a path outside of {directory}, or one that ends with "
+            + " or ".join(_DATABASE_ENDINGS)
+        )
 
 
 def shown_address(address: str) -> str:

@@ -12,6 +12,7 @@ from typing import BinaryIO, TextIO
 
 import msgspec
 
+from outrider.catalog.address import check_place
 from outrider.catalog.kinds import require_extra
 from outrider.clock import wall
 from outrider.crawl.local_run import CrawlResult, CrawlRun, PageReader
@@ -173,7 +174,7 @@ def prepared(
     permitted = loopback_of(canonical, hosts, options.allow_address)
     options = permitting(options, permitted)
     require_contact(canonical, options.contact, hosts)
-    _check_installed(options)
+    _check_hooks_and_catalogs(options)
     folder = move_old(output, wall()) if options.anew else None
     refuse_owned(output)
     if folder is not None and options.progress != "none":
@@ -192,11 +193,13 @@ def prepared(
     return Prepared(options, canonical, sources, hosts, progress, again, faults if canonical else None)
 
 
-def _check_installed(options: CrawlOptions) -> None:
-    """Raises SettingsError for a hook that cannot be loaded, and a catalog whose extra is missing."""
+def _check_hooks_and_catalogs(options: CrawlOptions) -> None:
+    """Raises SettingsError for a hook that cannot be loaded, and for a catalog whose extra is missing or whose file
+    is one of the crawl."""
     Hooks(options)
     for address in options.catalog:
         require_extra(address, install_command)
+        check_place(address, options.output)
 
 
 def _continued_by(options: CrawlOptions, result: CrawlResult, left_out: Collection[str]) -> str:

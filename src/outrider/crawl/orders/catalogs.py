@@ -15,7 +15,7 @@ from contextlib import ExitStack
 from functools import partial
 from typing import TextIO
 
-from outrider.catalog.address import checked_address, shown_address
+from outrider.catalog.address import check_place, checked_address, shown_address
 from outrider.catalog.catalog_notes import CatalogNote, missing_lines, put_note
 from outrider.catalog.following import Follower, ListFrontier, ListPiece
 from outrider.catalog.kinds import catalog_at, require_extra
@@ -173,6 +173,7 @@ def follow_directory(directory: str, to: str, *, follow: bool, anew: bool, talk:
     Returns its note. Raises SettingsError, StoreError, CatalogError and its kin."""
     address = checked_address(to)
     require_extra(address, install_command)
+    check_place(address, directory)
     refuse_worker(directory)
     if store_of(directory) == directory:
         raise NoCrawlError(f"{directory} is the store of a program, and has no pages; name the directory of a crawl")
