@@ -27,6 +27,7 @@ BENCHES = (
     "parts",
     "reach",
     "replay",
+    "archives",
     "crawl",
     "work",
     "polite",

@@ -454,7 +454,7 @@ def install_servers(root):
     this user may install. None of them starts by itself. Tests of a missing program are skipped, and say so. Other
     crawlers, which COMPARE.md shows, are installed into `.venv-peers`, tools of web archives into `.venv-judges`."""
     install_beside(root, "peers", "the crawlers that COMPARE.md shows")
-    install_beside(root, "judges", "the tools of web archives that judge exports")
+    install_beside(root, "judges", "the tools of web archives and the object storage that tests use")
     packages = sorted({package for program, package in SERVERS.items() if not shutil.which(program)})
     apt = shutil.which("apt-get")
     if not packages or not apt or os.geteuid() != 0:

@@ -331,6 +331,20 @@ SORT_PARTS_MAX = 64  # sorted parts that are merged at once, each an open file
 ARCHIVE_COPY_BYTES = 1 << 20  # of records that are copied at once
 DAMAGE_NAMED_MAX = 20  # damaged places of an archive that are named; all of them are counted
 
+ARCHIVE_SEAL_BYTES = (
+    64 << 20
+)  # a file for object storage: one request writes it, and it is mapped into memory meanwhile
+ARCHIVE_SEAL_BYTES_MAX = 1 << 30
+ARCHIVE_SEAL_SECONDS = 3_600.0  # an older file is sealed by the next record
+OBJECT_READ_BYTES = 8 << 20  # of one request, of a file that is read as a whole
+OBJECT_CONNECT_SECONDS_MAX = 5
+OBJECT_REQUEST_SECONDS_MAX = 600  # of the largest file, on a slow line
+OBJECT_RETRIES = 3
+OBJECT_RETRY_SECONDS_MAX = 20
+UPLOAD_LOOK_SECONDS = 1.0  # between two looks for sealed files
+UPLOAD_RETRY_SECONDS_MAX = 60.0
+UPLOAD_END_SECONDS_MAX = 600.0  # at the end of a crawl; a second Ctrl-C ends it
+
 # storage
 LOG_SEGMENT_BYTES_FIRST = 1 << 20  # the smallest segment and the reserve: a few thousand frames, and nothing to a disk
 LOG_SEGMENT_BYTES_MAX = (

@@ -165,12 +165,14 @@ class WarcWriter:
         software: str,
         random_bytes: RandomBytes,
         roll_bytes: int = WARC_ROLL_BYTES,
+        roll_age: Instant | None = None,
         info: Mapping[str, str] | None = None,
     ) -> None:
         """For a directory without WARC files of this prefix; `open_at` continues in one that has some.
 
         `software` and `info` (for example operator, robots, http-header-user-agent) are written into each `warcinfo`.
-        `random_bytes` makes record ids: they must not repeat when the directory is opened again.
+        `random_bytes` makes record ids: they must not repeat when the directory is opened again. `roll_age`: a record
+        that was fetched this time after the first one of a file, or later, begins the next file.
         """
         if not _PREFIX.match(prefix):
             raise SettingsError(
@@ -180,6 +182,8 @@ class WarcWriter:
         self._prefix = prefix
         self._random_bytes = random_bytes
         self._roll_bytes = roll_bytes
+        self._roll_age = roll_age
+        self._begun_at: Instant | None = None  # the instant of the first record in the file, as far as it is known
         lines = {"software": software, "format": "WARC File Format 1.1", "conformsTo": _FORMAT, **(info or {})}
         self._info = "".join(
             f"{_CONTROLS.sub('?', name)}: {_CONTROLS.sub('?', value)}\r\n" for name, value in lines.items()
@@ -202,6 +206,7 @@ class WarcWriter:
         software: str,
         random_bytes: RandomBytes,
         roll_bytes: int = WARC_ROLL_BYTES,
+        roll_age: Instant | None = None,
         info: Mapping[str, str] | None = None,
     ) -> WarcWriter:
         """Cuts the archive back to `watermark` (None: nothing was ever reported) and continues there.
@@ -209,7 +214,13 @@ class WarcWriter:
         Files with higher numbers are removed. Raises DamagedStoreError when the file is missing or ends before.
         """
         writer = cls(
-            files, prefix=prefix, software=software, random_bytes=random_bytes, roll_bytes=roll_bytes, info=info
+            files,
+            prefix=prefix,
+            software=software,
+            random_bytes=random_bytes,
+            roll_bytes=roll_bytes,
+            roll_age=roll_age,
+            info=info,
         )
         writer._cut(watermark)
         return writer
@@ -269,6 +280,7 @@ class WarcWriter:
             return []
         # A file without a byte is one whose first write failed.
         begin = self._tail is None or self._tail.length == 0 or self._tail.length >= self._roll_bytes
+        begin = begin or self._is_old(records[0].at)
         prelude = self._begin_file(records[0].at) if begin else b""
         assert self._tail is not None
         at = self._tail.length + len(prelude)
@@ -281,6 +293,19 @@ class WarcWriter:
         self._bytes += sum(map(len, pieces))
         self._records += len(records)
         return places
+
+    def _is_old(self, at: Instant) -> bool:
+        """Whether the file is older than it may be at this instant."""
+        if self._begun_at is None:
+            self._begun_at = at
+        return self._roll_age is not None and at - self._begun_at >= self._roll_age
+
+    def sealed(self) -> Watermark | None:
+        """Returns the watermark that seals the current file: the beginning of the next one. None without a file that
+        has records. The next opening at that place begins this next file."""
+        if self._tail is None or self._tail.length == 0:
+            return None
+        return file_name(self._prefix, self._serial + 1), 0
 
     def sync(self) -> None:
         """Returns when everything added is on the device. Raises StoreFailedError, and StoreFullError before that."""
@@ -347,6 +372,7 @@ class WarcWriter:
             if self._tail is not None:
                 self._finished.append(self._tail)
             self._tail, self._name, self._serial = Tail(file, 0, torn=file.size() > 0, unsynced=True), name, serial
+            self._begun_at = at
             self._new_names = True
         header = (
             "WARC/1.1\r\nWARC-Type: warcinfo\r\n"

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final, Protocol
 
 from outrider.clock import rfc3339
+from outrider.crawl.orders.archive_uploads import ArchiveUploads, check_store
 from outrider.crawl.orders.catalogs import Catalogs
 from outrider.crawl.orders.own_faults import retry_own_faults, words_of
 from outrider.crawl.output.omissions import BAD_SEED, omission_counts, rows_of
@@ -142,6 +143,8 @@ class CrawlRun(CrawlLoop):
         self._noted = 0.0
         self._control: Control | None = None
         self._catalogs: Catalogs | None = None
+        self._uploads: ArchiveUploads | None = None
+        self._archive_id = ""
         self._result: CrawlResult | None = None
         # Opened by `_open`, in the writer thread.
         self._before: LastRun
@@ -219,11 +222,22 @@ class CrawlRun(CrawlLoop):
             self._journal.note("note", text=str(error))
         self._catalogs = Catalogs(self._options.catalog, self._options.output, self._frontier, self._say_soon)
         self._catalogs.start()
+        if self._options.archive and self._options.warc:
+            self._uploads = ArchiveUploads(
+                self._options.archive,
+                self._options.output,
+                lambda: self._output.archived,
+                self._say_soon,
+                identity=self._archive_id,
+                keep=self._options.keep_archive,
+            )
+            self._uploads.start()
 
     async def _end_beside(self) -> None:
-        if self._catalogs is not None:
-            self._catalogs.stop()
-            await asyncio.to_thread(self._catalogs.finish)
+        for one in (self._catalogs, self._uploads):
+            if one is not None:
+                one.stop()
+                await asyncio.to_thread(one.finish)
         if self._control is not None:
             await self._control.close()
         if self._beside is not None:
@@ -234,6 +248,7 @@ class CrawlRun(CrawlLoop):
     def _open(self) -> None:
         options = self._options
         refuse_output_alone(options.output)
+        self._check_archive()
         self._files = opened(options.output)
         self._before = last_run(options.output)
         try:
@@ -261,6 +276,14 @@ class CrawlRun(CrawlLoop):
         except BaseException:
             self._shut("stopped")
             raise
+
+    def _check_archive(self) -> None:
+        """Checks the object storage before the crawl begins. Raises SettingsError for one that refuses."""
+        if not self._options.archive or not self._options.warc:
+            return
+        self._archive_id, problem = check_store(self._options.archive, self._options.output)
+        if problem:
+            self._progress.say(f"outrider: {problem}; the archive is uploaded later")
 
     def _take_up(self, frontier: Frontier) -> None:
         """Continues where the previous run ended, with the seeds of this one."""
@@ -369,20 +392,24 @@ class CrawlRun(CrawlLoop):
         elif code == FINISHED and self._was_finished:
             words = self._was_finished
         self._ending = (code, words or "finished")
-        if (behind := await self._complete_catalogs()) and code == FINISHED:
+        with contextlib.suppress(StoreFullError):
+            await self._in_books(self._output.seal)
+        behind = "; ".join(filter(None, [await self._complete(self._catalogs), await self._complete(self._uploads)]))
+        if behind and code == FINISHED:
             code, words = UNREACHABLE, f"finished; {behind}"
         told = {**statistics, "state": _state_of(self._ending[0]), "network": self._network, "left_out": left_out}
         self._result = CrawlResult(code, words or "finished", output, told, self._hook_failures.found())
 
-    async def _complete_catalogs(self) -> str:
-        """Waits a limited time for the catalogs; the user may end it. Returns in words which are behind."""
-        assert self._catalogs is not None, "a crawl that ran has its catalogs"
-        catalogs = self._catalogs
-        ending = asyncio.ensure_future(asyncio.to_thread(catalogs.finish))
+    async def _complete(self, followers: Catalogs | ArchiveUploads | None) -> str:
+        """Waits a limited time for the catalogs, or for uploads; the user may end it. Returns in words which are
+        behind."""
+        if followers is None:
+            return ""
+        ending = asyncio.ensure_future(asyncio.to_thread(followers.finish))
         while not ending.done():
             await asyncio.wait({ending}, timeout=CATALOG_LOOK_SECONDS)
             if self._stopping > 1:
-                catalogs.stop()
+                followers.stop()
         for text in ending.result():
             self._journal.note("note", text=text)
             self._say(f"outrider: {text}")

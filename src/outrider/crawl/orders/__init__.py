@@ -3,6 +3,7 @@
 Orders to a running crawl, such as a pause or new URLs, are sent like questions (`questions/crawl_queries.py`).
 
     archive_export.py  `export` of the archive, as CDXJ and WACZ
+    archive_uploads.py uploads of a running crawl to object storage
     archive_replay.py  `replay`: hooks over the archive, without a request
     catalogs.py        catalogs of a running crawl, and `catalog`
     exchange.py        `export` and `import`

@@ -12,9 +12,9 @@ import os
 from array import array
 from bisect import bisect_right
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO, Final, NamedTuple, TextIO
+from typing import Any, BinaryIO, Final, NamedTuple, Protocol, TextIO
 
 import msgspec
 
@@ -24,7 +24,9 @@ from outrider.archive.wacz import ARCHIVE_FOLDER, PAGES_FILE, WaczFile, WaczWrit
 from outrider.archive.warc import TOKEN_FIELD
 from outrider.archive.warc_reader import Damage, ReadRecord, read_records
 from outrider.clock import Instant
+from outrider.crawl.output.archive_source import ArchiveSource
 from outrider.crawl.output.counter import Counter
+from outrider.crawl.output.object_list import ObjectList
 from outrider.crawl.output.output import PAGES, POLITENESS
 from outrider.crawl.output.output_recovery import archive_files
 from outrider.crawl.output.summary import counted
@@ -91,6 +93,13 @@ class _PageOfList(msgspec.Struct):
     requested: str | None = None
 
 
+class _ArchiveFile(Protocol):
+    """A file of the archive that is read from its beginning, or from a place."""
+
+    def read(self, size: int, /) -> bytes: ...
+    def seek(self, offset: int, /) -> object: ...
+
+
 class _Accepted(NamedTuple):
     """A record that counts, and the name of its file."""
 
@@ -109,11 +118,13 @@ class _Archive:
         # Pages first: the crawl writes their lines before those of its requests, and both lines of a page count.
         self.pages = LineFiles([directory], PAGES)
         requests = LineFiles([directory], POLITENESS)
-        self._files = [name for _, name in archive_files(directory)]
+        here = {name for _, name in archive_files(directory)}
+        self._files = sorted(here | set(ObjectList(directory).objects))
         if not os.path.isdir(self._folder):
             raise NamedPathError(
                 f"{directory} has no archive (--no-warc); crawl with it: `outrider crawl URL -o DIR` makes one"
             )
+        self._source = ArchiveSource(directory)
         self._known: tuple[str, Sequence[int]] = ("", ())
         self.accepted = TokenSet()
         self.waited = TokenSet()
@@ -137,7 +148,7 @@ class _Archive:
                     file.seek(begin)
                     begin = yield from self._records(name, file, begin)
 
-    def _records(self, name: str, file: BinaryIO, begin: int) -> Generator[_Accepted, None, int | None]:
+    def _records(self, name: str, file: _ArchiveFile, begin: int) -> Generator[_Accepted, None, int | None]:
         """Yields records from a place on. Returns the place to go on at after damage, None at the end of the file."""
         last: ReadRecord | None = None  # it counts if no damage in it follows
         for read in read_records(file, HEAD_BYTES_KEPT, begin):
@@ -178,9 +189,16 @@ class _Archive:
             self._known = name, sorted(places)
         return self._known[1]
 
-    def open(self, name: str) -> BinaryIO:
-        """Opens a file of the archive."""
-        return open(os.path.join(self._folder, name), "rb", buffering=0)
+    @contextmanager
+    def open(self, name: str) -> Iterator[_ArchiveFile]:
+        """Opens a file of the archive, here or in object storage."""
+        path = os.path.join(self._folder, name)
+        stored = None if os.path.exists(path) else self._source.stored(name)
+        if stored is not None:
+            yield stored
+            return
+        with open(path, "rb", buffering=0) as file:
+            yield file
 
     def finish(self) -> None:
         """Counts the records that no file has."""
@@ -261,7 +279,7 @@ def _write_wacz(archive: _Archive, writer: WaczWriter, lines: SortedLines, count
 class _Copy:
     """Copies records of one file as they are, neighbours together."""
 
-    def __init__(self, source: BinaryIO, target: WaczFile) -> None:
+    def __init__(self, source: _ArchiveFile, target: WaczFile) -> None:
         self._source, self._target = source, target
         self._begin = self._end = 0  # the part that is not copied yet
         self._written = 0
@@ -279,10 +297,11 @@ class _Copy:
 
     def flush(self) -> None:
         """Copies what was added."""
+        self._source.seek(self._begin)
         while self._begin < self._end:
-            piece = os.pread(self._source.fileno(), min(ARCHIVE_COPY_BYTES, self._end - self._begin), self._begin)
+            piece = self._source.read(min(ARCHIVE_COPY_BYTES, self._end - self._begin))
             if not piece:
-                raise DamagedStoreError(f"{self._source.name} became shorter during the export; run it again")
+                raise DamagedStoreError("a file of the archive became shorter during the export; run it again")
             self._target.write(piece)
             self._begin += len(piece)
             self._written += len(piece)

@@ -18,6 +18,7 @@ import msgspec
 from outrider.archive import WarcPlace, WarcRecord, record_in
 from outrider.archive.projection import tame
 from outrider.clock import instant
+from outrider.crawl.output.archive_source import ArchiveSource
 from outrider.crawl.output.archived_answers import whole_record
 from outrider.crawl.output.line_fields import item_lines
 from outrider.crawl.output.omissions import whole_page
@@ -27,7 +28,6 @@ from outrider.crawl.output.written_lines import place_of
 from outrider.crawl.run.hooks import NO_LINKS, CrawledPage, HookFailed, Hooks
 from outrider.crawl.run.reading import Reader, Reading
 from outrider.crawl.run.visit import Visit, visit_bytes
-from outrider.crawl.setup.directory import ARCHIVE_NAME
 from outrider.crawl.setup.host_settings import PerHost
 from outrider.crawl.setup.options import CrawlOptions
 from outrider.errors import DamagedStoreError, OutriderError
@@ -37,7 +37,7 @@ from outrider.journey import Kind, Lease, Word
 from outrider.limits import READ_AT_ONCE, READ_BYTES_AT_ONCE, REPLAY_NAMED_MAX
 from outrider.page import Page, Source
 from outrider.sniffing import declared_type
-from outrider.storage.files import Directory, File
+from outrider.storage.files import File
 from outrider.url import UrlBatch, authority_of, host_of
 
 
@@ -101,7 +101,7 @@ class Replayer:
         self._user_agent = options.user_agent_sent
         self._per_host = PerHost(options)
         self._reader = Reader(options, self.hooks, None)
-        self._archive = _OpenArchive(os.path.join(options.output, ARCHIVE_NAME))
+        self._archive = _OpenArchive(options.output)
         self._path = os.path.join(options.output, FILES[PAGES])
         self._reads_ahead = False
 
@@ -218,7 +218,7 @@ class _OpenArchive:
     """The files of an archive; the last one that was read is kept open, because pages of one file follow each other."""
 
     def __init__(self, path: str) -> None:
-        self._files = Directory(path, create=False, read_only=True)
+        self._files = ArchiveSource(path)
         self._open: tuple[str, File, str] | None = None  # its name, the file, and its name for a message
 
     def record(self, place: WarcPlace) -> WarcRecord:

@@ -10,6 +10,8 @@ from typing import Any
 
 from outrider.clock import Instant, instant, rfc3339, wall
 from outrider.crawl.output import worker_folder
+from outrider.crawl.output.object_list import ObjectList
+from outrider.crawl.output.object_store import ObjectStore, StoredObject
 from outrider.crawl.output.output import ARCHIVE_WRITER, FILES, ITEMS, PAGES, items_of
 from outrider.crawl.output.output_recovery import (
     archive_end,
@@ -109,8 +111,8 @@ class Repaired:
 
 
 def verify(path: str) -> Verified:
-    """Checks every checksum of a store, recounts the store, and compares the length of its crawl's output with it.
-    Changes nothing. A running crawl recounts itself.
+    """Checks every checksum of a store, recounts the store, and compares the length of its crawl's output with it, and
+    the list of uploaded files with their object storage. Changes nothing. A running crawl recounts itself.
 
     Raises StoreError if it cannot be read and the reason is unknown: StoreInUseError, ForeignStoreError.
     """
@@ -119,10 +121,25 @@ def verify(path: str) -> Verified:
         return Verified(books.damage, Verification(not books.problems, books.problems, books.counts), books.unknown)
     store = store_of(path)
     try:
-        return _verified(store, _crawl_of(path, store))
+        verified = _verified(store, _crawl_of(path, store))
     except StoreInUseError as owned:
         found = ask_owner(path, owned, "verify")
-    return Verified((), Verification(bool(found["ok"]), tuple(found["problems"]), dict(found["counts"])))
+        verified = Verified((), Verification(bool(found["ok"]), tuple(found["problems"]), dict(found["counts"])))
+    if store == path:
+        return verified
+    return Verified((*verified.damage, *_lost_objects(path)), verified.found, verified.unknown)
+
+
+def _lost_objects(path: str) -> Iterator[Loss]:
+    """Yields the listed objects that are missing or changed in their store. Raises SettingsError and UnreachableError
+    for a store that cannot be asked."""
+    stores: dict[str, ObjectStore] = {}
+    for one in ObjectList(path).objects.values():
+        store = stores.get(one.store) or stores.setdefault(one.store, ObjectStore(one.store))
+        if store.find(one.name) is None:
+            yield Loss(one.file, 0, 0, f"{store.key(one.name)} is missing in {one.store}; upload it from a copy")
+        elif not store.is_equal(one.name, StoredObject(one.bytes, one.md5)):
+            yield Loss(one.file, 0, 0, f"{store.key(one.name)} in {one.store} is not the object that was uploaded")
 
 
 def _crawl_of(path: str, store: str) -> str | None:

@@ -3,10 +3,13 @@
 The archive is written first, then the frontier's fact, then the line files. The line files repeat the facts, so a kill
 neither loses a line nor writes it twice.
 
+    archive_source.py   files of the archive: here, or in object storage
     archived_answers.py  answers of the archive, with the payload that a revisit names
     counter.py          the progress of a command that reads or writes many records
     journal.py          `crawl.log`
     line_fields.py      the fields of a line of `politeness.jsonl`
+    object_list.py      `objects.jsonl`: the uploaded files of the archive
+    object_store.py     object storage: S3, or a folder
     omissions.py        omitted URLs and links, with the command that lists them
     output.py           archive, fact and line files, in this order
     output_frontier.py  the frontier as the output sees it

@@ -10,7 +10,7 @@ import contextlib
 import os
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -114,6 +114,9 @@ class Output:
         self._files = files
         self._indexes: dict[str, LineIndex] = {}
         self._archive: WarcWriter | None = None
+        self.archived: Watermark | None = None
+        """The durable end of the archive that the log has; any thread may read it."""
+        self._synced: Watermark | None = None
         self._archive_files: Directory | None = None
 
     def open(self) -> int:
@@ -143,6 +146,7 @@ class Output:
             info = {"robots": "obey", "http-header-user-agent": self._options.user_agent_sent}
             if self._options.contact:
                 info["operator"] = self._options.contact
+            self.archived = _watermark(known) if known is not None else None
             self._archive_files = Directory(os.path.join(self._options.output, ARCHIVE_NAME))
             self._archive = WarcWriter.open_at(
                 self._archive_files,
@@ -151,6 +155,7 @@ class Output:
                 software=f"Outrider/{version()}",
                 random_bytes=os.urandom,
                 info=info,
+                **_sealing(self._options),
             )
         return again
 
@@ -209,11 +214,24 @@ class Output:
         self._archive.sync()
         self.archive_synced += self._clock() - began
         place = self._archive.watermark
-        return None if place is None else (ARCHIVE_WRITER, msgspec.json.encode(place))
+        if place is None:
+            return None
+        self._synced = place
+        return ARCHIVE_WRITER, msgspec.json.encode(place)
+
+    def seal(self) -> None:
+        """Ends the current file of the archive, at the end of a crawl with object storage. Raises StoreError."""
+        if self._archive is None or not self._options.archive or (place := self._archive.sealed()) is None:
+            return
+        self._archive.sync()
+        self._frontier.note_watermark(ARCHIVE_WRITER, msgspec.json.encode(place))
+        self.archived = place
 
     def write(self, lines: Iterable[Line], lsn: int) -> None:
         """Writes the lines that a call of the frontier added. Raises StoreFullError: then the lines are owed until next
         time."""
+        if self._archive is not None:
+            self.archived = self._synced
         for stream, line in lines:
             self._owed[stream].append(line)
             if stream == PAGES:
@@ -307,6 +325,13 @@ class Output:
         if self._archive_files is not None:
             self._archive_files.close()
             self._archive_files = None
+
+
+def _sealing(options: CrawlOptions) -> dict[str, Any]:
+    """Returns when the files of an archive are sealed, as arguments of its writer."""
+    if not options.archive:
+        return {}
+    return {"roll_bytes": options.seal_bytes, "roll_age": instant(options.seal_seconds)}
 
 
 def _is_recoded(response: Response) -> bool:

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
+from outrider.crawl.output.archive_source import ArchiveSource
 from outrider.crawl.output.written_lines import place_of
 from outrider.crawl.questions.single_page import archived
-from outrider.crawl.setup.directory import ARCHIVE_NAME
 from outrider.errors import OutriderError
 from outrider.journey import RECORD_FIELDS, Form, Link, Word
 from outrider.limits import DEPTH_MAX, LINKS_PER_PAGE_MAX
@@ -65,7 +65,7 @@ def _hex_of(line: Mapping[str, Any]) -> str | None:
 def archive_beside(path: str) -> Iterator[Directory | None]:
     """Yields the archive in the directory of a line file, None without one."""
     try:
-        files = Directory(os.path.join(os.path.dirname(path), ARCHIVE_NAME), create=False, read_only=True)
+        files = ArchiveSource(os.path.dirname(path))
     except (OSError, OutriderError):
         yield None
         return

@@ -14,6 +14,7 @@ import msgspec
 
 from outrider.archive import WarcPlace, read_record
 from outrider.archive.line_index import Wanted, last_line
+from outrider.crawl.output.archive_source import ArchiveSource
 from outrider.crawl.output.archived_answers import whole_record
 from outrider.crawl.output.output import FILES, PAGES
 from outrider.crawl.output.written_lines import place_of
@@ -228,7 +229,7 @@ def kept_page(directory: str, url: str) -> ArchivedPage:
     if line.get("warc") is None:
         return ArchivedPage(line)
     place = place_of(line, url, path)
-    files = Directory(os.path.join(directory, ARCHIVE_NAME), create=False, read_only=True)
+    files = ArchiveSource(directory)
     try:
         head, content, page = archived(files, place, url)
         whole = _last_line(path, url, _has_content) if line.get("status") == NOT_MODIFIED else None

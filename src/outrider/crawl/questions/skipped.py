@@ -14,12 +14,12 @@ from typing import Any, Final
 
 import msgspec
 
+from outrider.crawl.output.archive_source import ArchiveSource
 from outrider.crawl.output.omissions import OVER_LIMIT, whole_page
 from outrider.crawl.output.output import FILES, PAGES
 from outrider.crawl.output.summary import counted
 from outrider.crawl.output.written_lines import place_of
 from outrider.crawl.questions.single_page import answer_of, passed_by
-from outrider.crawl.setup.directory import ARCHIVE_NAME
 from outrider.crawl.setup.host_settings import PerHost
 from outrider.crawl.setup.options import CrawlOptions, is_function, spelled
 from outrider.errors import OutriderError
@@ -82,7 +82,7 @@ def naming_page(directory: str, url: str, options: CrawlOptions, ticks: Callable
     until, wanted = ticks() + EXPLAINED_SEARCH_SECONDS_MAX, _Wanted(url, options)
     passed: NamingPage | None = None
     try:
-        files = Directory(os.path.join(directory, ARCHIVE_NAME), create=False, read_only=True)
+        files = ArchiveSource(directory)
     except (OSError, OutriderError):
         return None
     try:

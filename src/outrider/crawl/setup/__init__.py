@@ -10,6 +10,7 @@ Everything here is read before the first request. The other rooms import this on
     install_hints.py   the command that installs an extra of the package
     instants.py        instants in answers, as RFC 3339
     keywords.py        the options as typed keywords; made by scripts/keywords.py
+    object_address.py  the address of object storage for an archive
     options.py         the options of a crawl, a row each
     permission.py      the addresses that added URLs may name
     seeds.py           seeds from arguments, files and standard input

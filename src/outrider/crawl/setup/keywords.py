@@ -55,6 +55,10 @@ class CrawlKeywords(TypedDict, total=False):
     progress: Literal["auto", "bar", "log", "none"]
     log_format: Literal["text", "json"]
     warc: bool
+    archive: str | None
+    keep_archive: int | None
+    seal_bytes: int
+    seal_seconds: float
     catalog: Iterable[str]
     on_page: Callable[..., Any] | str | None
     on_request: Callable[..., Any] | str | None

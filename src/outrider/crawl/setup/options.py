@@ -22,6 +22,8 @@ from outrider.catalog.address import ACCEPTED as ACCEPTED_CATALOGS
 from outrider.catalog.address import checked_address, shown_address
 from outrider.crawl.setup.credentials import checked_secret, origin_of
 from outrider.crawl.setup.group_settings import GROUP_WORDS, groups_of, read_groups
+from outrider.crawl.setup.object_address import ACCEPTED as ACCEPTED_STORES
+from outrider.crawl.setup.object_address import checked_object_store
 from outrider.errors import SettingsError
 from outrider.fetch.downloader import Request, is_secret
 from outrider.frontier.policy.frontier_settings import (
@@ -32,6 +34,9 @@ from outrider.frontier.policy.frontier_settings import (
 )
 from outrider.frontier.policy.revisit_plan import NAMES as REVISIT_RULES
 from outrider.limits import (
+    ARCHIVE_SEAL_BYTES,
+    ARCHIVE_SEAL_BYTES_MAX,
+    ARCHIVE_SEAL_SECONDS,
     CONNECT_SECONDS_MAX,
     DELAY_FACTOR,
     DELAY_SECONDS_FLOOR,
@@ -365,6 +370,15 @@ def _credentials(value: object) -> tuple[tuple[str, str], ...]:
         except ValueError as error:
             raise RefusedError(str(error)) from None
     return tuple(found.items())
+
+
+def _object_store(value: object) -> str:
+    if not isinstance(value, str):
+        raise RefusedError("not a text")
+    try:
+        return checked_object_store(value)
+    except SettingsError as error:
+        raise RefusedError(error.facts.partition("; use ")[0]) from None
 
 
 def _catalogs(value: object) -> tuple[str, ...]:
@@ -861,6 +875,41 @@ class CrawlOptions:
     )
     log_format: str = _choice(OptionTopic.RUN, LOG_FORMATS, "The format of crawl.log.")
     warc: bool = _switch(OptionTopic.RUN, True, "Write every request and response to WARC files.")
+
+    archive: str | None = _setting(
+        OptionTopic.RUN,
+        None,
+        "Upload finished WARC files to this object storage, too (docs/howto/storage.md).",
+        f"{ACCEPTED_STORES}, or none",
+        _object_store,
+        "URL",
+        optional=True,
+    )
+    keep_archive: int | None = _setting(
+        OptionTopic.RUN,
+        None,
+        "Keep only N uploaded WARC files in the directory.",
+        "a whole number, 0 or more, or none",
+        _whole(0, COUNT_MAX),
+        "N",
+        optional=True,
+    )
+    seal_bytes: int = _setting(
+        OptionTopic.RUN,
+        ARCHIVE_SEAL_BYTES,
+        "With --archive, finish a WARC file at this size.",
+        f"a whole number, 1 to {ARCHIVE_SEAL_BYTES_MAX}",
+        _whole(1, ARCHIVE_SEAL_BYTES_MAX),
+        "BYTES",
+    )
+    seal_seconds: float = _setting(
+        OptionTopic.RUN,
+        ARCHIVE_SEAL_SECONDS,
+        "With --archive, finish a WARC file after this time.",
+        "a number above 0",
+        _real(0, SECONDS_MAX, open_below=True),
+        "SECONDS",
+    )
 
     catalog: tuple[str, ...] = _setting(
         OptionTopic.RUN,
