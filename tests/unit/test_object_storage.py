@@ -6,7 +6,9 @@ import gzip
 import io
 import json
 import os
+import sqlite3
 import threading
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +86,17 @@ def test_after_the_upload_only_some_files_stay_and_the_others_are_read_from_the_
     done = export_archive([str(tmp_path / "crawl")], str(tmp_path / "x.wacz"), io.StringIO(), 0)
     assert (COUNT + 2, 0) == (done.records, done.exit_code)
     assert 0 == run(["verify", str(tmp_path / "crawl")])
+
+
+def test_a_catalog_has_the_keys_of_the_store(tmp_path: Path) -> None:
+    assert 0 == crawl(tmp_path, keep_archive=0, catalog=f"sqlite:{tmp_path / 'c.db'}").exit_code
+    with closing(sqlite3.connect(tmp_path / "c.db")) as database:
+        keys = [key for (key,) in database.execute("SELECT raw_content_key FROM page_content")]
+    assert COUNT + 1 == len(keys)
+    for key in keys:
+        path, _, bounds = key.partition("#bytes=")
+        first, last = map(int, bounds.split("-"))
+        assert gzip.decompress(Path(path).read_bytes()[first : last + 1]).startswith(b"WARC/1.1")
 
 
 def test_a_later_run_continues_with_the_next_file(tmp_path: Path) -> None:
@@ -190,12 +203,12 @@ def test_a_file_is_sealed_by_its_age(tmp_path: Path) -> None:
 
 def test_a_torn_line_of_the_list_is_overwritten(tmp_path: Path) -> None:
     first = ObjectList(str(tmp_path))
-    made = first.begin("first")
+    made = first.begin("first", "file:/x")
     first.add(ListedObject("a", "file:/x", "n-a", 1, "0" * 32))
     with (tmp_path / "objects.jsonl").open("ab") as file:
         file.write(b'{"file": "b", "sto')
     second = ObjectList(str(tmp_path))
-    assert (made, ["a"]) == (second.begin("second"), list(second.objects))
+    assert (made, ["a"]) == (second.begin("second", "file:/y"), list(second.objects))
     second.add(ListedObject("c", "file:/x", "n-c", 1, "0" * 32))
     assert ["a", "c"] == list(ObjectList(str(tmp_path)).objects)
     (tmp_path / "objects.jsonl").write_bytes(b"no JSON\n")

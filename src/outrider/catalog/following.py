@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from outrider.catalog.catalog_notes import CatalogNote
 from outrider.catalog.destination import CatalogError, Destination, Stored
 from outrider.catalog.line_file import LineFile
-from outrider.catalog.rows import batch_of, listed_urls, robots_rows
+from outrider.catalog.rows import ARCHIVE_PREFIX, batch_of, listed_urls, robots_rows
 from outrider.clock import ClockFunction, Instant, instant, rfc3339_exact
 from outrider.errors import OutriderError
 from outrider.limits import (
@@ -54,11 +54,13 @@ class Follower:
         wall: ClockFunction,
         keep: Callable[[CatalogNote], None] = lambda _: None,
         again: str = "",
+        archive_prefix: Callable[[], str] = lambda: ARCHIVE_PREFIX,
     ) -> None:
         """path: of `pages.jsonl`. clock: for durations; wall: for the time of a list. keep: stores a note. again: the
-        command that makes the catalog anew, for messages."""
+        command that makes the catalog anew, for messages. archive_prefix: returns the beginning of the keys of archive
+        files, when lines are read."""
         self._file = LineFile(path)
-        self._path, self._again = path, again
+        self._path, self._again, self._archive_prefix = path, again, archive_prefix
         self._destination, self._list_frontier = destination, list_frontier
         self._clock, self._wall, self._keep = clock, wall, keep
         self._open = False
@@ -100,7 +102,7 @@ class Follower:
             lines = self._file.next()
         if not lines:
             return 0
-        batch = batch_of(lines)
+        batch = batch_of(lines, self._archive_prefix())
         after = self._file.position
         self._destination.append(batch, before, after)
         stored = self._stored

@@ -141,8 +141,8 @@ class _CrawlLine(msgspec.Struct):
 _DECODER: Final = msgspec.json.Decoder(_CrawlLine)
 
 
-def batch_of(lines: Iterable[bytes]) -> Batch:
-    """Returns the rows of lines of `pages.jsonl`."""
+def batch_of(lines: Iterable[bytes], archive_prefix: str = ARCHIVE_PREFIX) -> Batch:
+    """Returns the rows of lines of `pages.jsonl`. archive_prefix: the beginning of the keys of archive files."""
     fitting, found = Fitting(), Batch()
     visits: dict[bytes, VisitRow] = {}
     for text in lines:
@@ -152,7 +152,7 @@ def batch_of(lines: Iterable[bytes]) -> Batch:
         if line is None or key is None or at is None or line.outcome not in STATE_AFTER:
             found.unreadable += 1
             continue
-        page = _page(line, key, at, fitting)
+        page = _page(line, key, at, fitting, archive_prefix)
         if page is not None:
             found.pages.append(page)
         visit = _visit(line, key, at, fitting)
@@ -214,7 +214,7 @@ def raw_content_key(warc: object, prefix: str = ARCHIVE_PREFIX) -> str | None:
     return f"{prefix}{file}#bytes={offset}-{offset + length - 1}"
 
 
-def _page(line: _CrawlLine, key: UrlKey, at: str, fitting: Fitting) -> ContentRow | None:
+def _page(line: _CrawlLine, key: UrlKey, at: str, fitting: Fitting, archive_prefix: str) -> ContentRow | None:
     """Returns the row of a visit; None without a lease, which no request had."""
     token = fitting.whole(line.token)
     if token is None:
@@ -223,7 +223,7 @@ def _page(line: _CrawlLine, key: UrlKey, at: str, fitting: Fitting) -> ContentRo
     return ContentRow(
         key.hash,
         token,
-        text(raw_content_key(line.warc), cut["raw_content_key"]),
+        text(raw_content_key(line.warc, archive_prefix), cut["raw_content_key"]),
         fitting.whole(line.bytes),
         text(line.content_type, cut["content_type"]),
         text(line.charset, cut["charset"]),

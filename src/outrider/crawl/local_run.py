@@ -220,8 +220,6 @@ class CrawlRun(CrawlLoop):
             await self._control.open()
         except UnreachableError as error:
             self._journal.note("note", text=str(error))
-        self._catalogs = Catalogs(self._options.catalog, self._options.output, self._frontier, self._say_soon)
-        self._catalogs.start()
         if self._options.archive and self._options.warc:
             self._uploads = ArchiveUploads(
                 self._options.archive,
@@ -232,6 +230,8 @@ class CrawlRun(CrawlLoop):
                 keep=self._options.keep_archive,
             )
             self._uploads.start()
+        self._catalogs = Catalogs(self._options.catalog, self._options.output, self._frontier, self._say_soon)
+        self._catalogs.start()
 
     async def _end_beside(self) -> None:
         for one in (self._catalogs, self._uploads):

@@ -55,8 +55,9 @@ class ArchiveUploads:
         by the thread with a sentence about a store that cannot be used. keep: the number of uploaded files that
         stay in the directory; None for all."""
         self._directory, self._logged, self._tell, self._keep = directory, logged, tell, keep
-        self._address, self._identity = address, identity
+        self._address = address
         self._listed = ObjectList(directory)
+        self._identity = self._listed.begin(identity, address)
         self._store: ObjectStore | None = None
         self.problem = ""
         self._ending = threading.Event()
@@ -120,7 +121,7 @@ class ArchiveUploads:
             if self._store is None:
                 self._store = ObjectStore(self._address)
             path = os.path.join(self._directory, ARCHIVE_NAME, name)
-            stored = f"{self._listed.begin(self._identity)}-{name}"
+            stored = f"{self._identity}-{name}"
             made = self._store.put_file(stored, path)
             self._listed.add(ListedObject(name, self._address, stored, made.bytes, made.md5 or ""))
             self._delete()

@@ -12,14 +12,16 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from functools import partial
+from functools import cache, partial
 from typing import TextIO
 
 from outrider.catalog.address import check_place, checked_address, shown_address
 from outrider.catalog.catalog_notes import CatalogNote, missing_lines, put_note
 from outrider.catalog.following import Follower, ListFrontier, ListPiece
 from outrider.catalog.kinds import catalog_at, require_extra
+from outrider.catalog.rows import ARCHIVE_PREFIX
 from outrider.clock import elapsed, wall
+from outrider.crawl.output.object_list import ObjectList
 from outrider.crawl.output.output import FILES, PAGES
 from outrider.crawl.output.summary import counted
 from outrider.crawl.output.terminal import say
@@ -97,6 +99,11 @@ class DirectoryList:
         self._look = None
 
 
+def _archive_prefix(directory: str) -> str:
+    """Returns the beginning of the keys of archive files: in object storage, or in the directory."""
+    return ObjectList(directory).prefix or ARCHIVE_PREFIX
+
+
 def _follower(directory: str, address: str, list_frontier: ListFrontier) -> Follower:
     return Follower(
         os.path.join(directory, FILES[PAGES]),
@@ -105,6 +112,7 @@ def _follower(directory: str, address: str, list_frontier: ListFrontier) -> Foll
         clock=elapsed,
         wall=wall,
         keep=partial(put_note, directory),
+        archive_prefix=cache(partial(_archive_prefix, directory)),
         again=f"`{catalog_command(directory, address, ' --anew')}`",
     )
 

@@ -1,6 +1,6 @@
 """`DIR/objects.jsonl`: the files of an archive that are in object storage, each listed after its upload was checked.
 
-    {"id": "5f3a…"}                                     first: it makes names unique among crawls with one prefix
+    {"id": "5f3a…", "store": "s3://…"}                  first: it makes names unique among crawls with one prefix
     {"file": "crawl-000000.warc.gz", "store": "s3://…", "name": "5f3a…-crawl-000000.warc.gz", "bytes": n, "md5": "…"}
 
 A line is synced before its file may be deleted. A torn line at the end is overwritten: its upload is found and listed
@@ -14,6 +14,7 @@ from typing import Final
 
 import msgspec
 
+from outrider.crawl.setup.object_address import key_in
 from outrider.errors import NamedPathError, StoreFailedError, StoreFullError
 from outrider.storage.files import is_no_space
 
@@ -38,6 +39,7 @@ class ListedObject(msgspec.Struct):
 
 class _Id(msgspec.Struct):
     id: str
+    store: str = ""
 
 
 class ObjectList:
@@ -46,7 +48,7 @@ class ObjectList:
     def __init__(self, directory: str) -> None:
         """Reads the list; a missing one is empty. Raises NamedPathError."""
         self.path = os.path.join(directory, OBJECTS_FILE)
-        self.id = ""
+        self.id = self.store = ""
         self.objects: dict[str, ListedObject] = {}
         self._length = 0
         try:
@@ -63,16 +65,22 @@ class ObjectList:
 
     def _take(self, line: bytes) -> None:
         if not self.id:
-            self.id = msgspec.json.decode(line, type=_Id).id
+            first = msgspec.json.decode(line, type=_Id)
+            self.id, self.store = first.id, first.store
             return
         one = msgspec.json.decode(line, type=ListedObject)
         self.objects[one.file] = one
 
-    def begin(self, identity: str) -> str:
-        """Returns the id of the crawl; keeps this one if there is none. Raises StoreError."""
+    @property
+    def prefix(self) -> str:
+        """The beginning of the keys of objects, "" before the first upload."""
+        return key_in(self.store, f"{self.id}-") if self.store else ""
+
+    def begin(self, identity: str, store: str) -> str:
+        """Returns the id of the crawl; keeps this one with its store if there is none. Raises StoreError."""
         if not self.id:
-            self._append(_Id(identity))
-            self.id = identity
+            self._append(_Id(identity, store))
+            self.id, self.store = identity, store
         return self.id
 
     def add(self, one: ListedObject) -> None:

@@ -16,7 +16,7 @@ from datetime import timedelta
 from typing import Any, Final, NamedTuple
 
 from outrider.crawl.setup.install_hints import install_command
-from outrider.crawl.setup.object_address import FOLDER, S3
+from outrider.crawl.setup.object_address import FOLDER, S3, key_in
 from outrider.errors import DamagedStoreError, SettingsError, UnreachableError
 from outrider.limits import (
     OBJECT_CONNECT_SECONDS_MAX,
@@ -80,10 +80,7 @@ class ObjectStore:
 
     def key(self, name: str) -> str:
         """The whole key of an object in its bucket, or its path in a folder."""
-        if self.address.startswith(FOLDER):
-            return os.path.join(self.address.removeprefix(FOLDER), name)
-        prefix = self.address.removeprefix(S3).partition("/")[2]
-        return f"{prefix}/{name}" if prefix else name
+        return key_in(self.address, name)
 
     def put_text(self, name: str, text: str) -> None:
         """Writes a small object unless its name is taken."""

@@ -34,3 +34,11 @@ def checked_object_store(text: str) -> str:
         )
     prefix = "/".join(part for part in prefix.split("/") if part)
     return f"{S3}{bucket}/{prefix}" if prefix else S3 + bucket
+
+
+def key_in(address: str, name: str) -> str:
+    """Returns the whole key of an object in its bucket, or its path in a folder."""
+    if address.startswith(FOLDER):
+        return os.path.join(address.removeprefix(FOLDER), name)
+    prefix = address.removeprefix(S3).partition("/")[2]
+    return f"{prefix}/{name}" if prefix else name
