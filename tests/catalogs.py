@@ -99,6 +99,37 @@ def listed(url: str, state: str = "queued", **more: Any) -> dict[str, Any]:
     return {**fields, **more}
 
 
+class ParquetPlace:
+    """A folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "catalog"
+
+    def catalog(self) -> Destination:
+        from outrider.catalog.parquet_parts import ParquetCatalog
+
+        return ParquetCatalog(str(self.path), clock=lambda: 0)
+
+    def another(self, folder: Path) -> ParquetPlace:
+        return ParquetPlace(folder)
+
+    def parts(self) -> list[Path]:
+        return sorted(self.path.rglob("*-*-*.parquet"))
+
+    def rows(self, table: str) -> list[dict[str, Any]]:
+        import pyarrow.parquet
+
+        files = self.parts() if table == "page_content" else [self.path / f"{table}.parquet"]
+        # `partitioning`: the month is the name of a folder, and no column.
+        return [row for file in files for row in pyarrow.parquet.read_table(file, partitioning=None).to_pylist()]
+
+    def change(self, statement: str) -> None:
+        """Sets a field of the position, as `SET name = number`."""
+        name, number = statement.rpartition("SET ")[2].split(" = ")
+        place = self.path / "position.json"
+        place.write_text(json.dumps(json.loads(place.read_text()) | {name: int(number)}))
+
+
 class PostgresPlace:
     """A new database of a running server."""
 

@@ -10,10 +10,12 @@ import sqlite3
 import subprocess
 import sys
 import zlib
+from collections import Counter
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+from pyarrow.dataset import dataset
 
 from e2e import crawling
 from outrider.crawl.orders.catalogs import follow_directory
@@ -44,6 +46,7 @@ def crawled(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("crawled")
     with crawling.web(folder / "web", hosts=16, pages=300, quirks=True) as served:
         arguments = crawling.on(served, folder / "out", "--catalog", f"sqlite:{folder / 'c.db'}")
+        arguments += ["--catalog", f"parquet:{folder / 'parts'}"]
         done = crawling.outrider(*arguments, "--max-wait", "1")
         assert done.returncode in (0, 3), done.stderr
     return folder
@@ -56,8 +59,20 @@ def test_a_crawl_fills_its_catalog(crawled):
     counts = dict(rows(crawled / "c.db", "SELECT state, count(*) FROM urls GROUP BY state"))
     expected = {name: status["urls"][words.get(name, name)] for name in (*words, "queued")}
     assert {name: count for name, count in expected.items() if count} == counts
-    (catalog,) = status["catalogs"]
-    assert (0, 0, "") == (catalog["behind_lines"], catalog["behind_bytes"], catalog["problem"])
+    assert [(0, 0, "")] * 2 == [
+        (catalog["behind_lines"], catalog["behind_bytes"], catalog["problem"]) for catalog in status["catalogs"]
+    ]
+
+
+def test_parquet_has_the_same_rows_as_sqlite(crawled):
+    pages = dataset(crawled / "parts" / "page_content", format="parquet", partitioning="hive").to_table()
+    assert tokens(crawled / "c.db") == sorted(pages.column("fetch_id").to_pylist())
+    (length,) = rows(crawled / "c.db", "SELECT sum(content_length) FROM page_content")[0]
+    assert length == sum(one or 0 for one in pages.column("content_length").to_pylist())
+    listed = dataset(crawled / "parts" / "urls.parquet").to_table()
+    assert Counter(listed.column("state").to_pylist()) == dict(
+        rows(crawled / "c.db", "SELECT state, count(*) FROM urls GROUP BY state")
+    )
 
 
 def test_each_robots_file_is_in_the_catalog(crawled):
@@ -167,7 +182,7 @@ def test_the_command_follows_a_crawl_of_another_process(tmp_path):
 @pytest.mark.parametrize(
     ("to", "words", "code"),
     [
-        ("news.db", "it has no kind; use sqlite:PATH or postgresql", USAGE),
+        ("news.db", "it has no kind; use sqlite:PATH, parquet:FOLDER or postgresql", USAGE),
         ("sqlite:", "it has no path", USAGE),
         ("mysql://me:hunter2@h/d", "unknown kind 'mysql'", USAGE),
         ("sqlite:/nosuch/folder/c.db", "make /nosuch/folder first", REFUSED),

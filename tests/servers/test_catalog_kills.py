@@ -1,4 +1,4 @@
-"""Kills of a crawl into two catalogs, with a server that stops at once in between: each token is there once."""
+"""Kills of a crawl into three catalogs, with a server that stops at once in between: each token is there once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from catalogs import PostgresPlace
+from catalogs import ParquetPlace, PostgresPlace
 from e2e import crawling, localweb
 from servers.postgres import PostgresServer, postgres_server
 
@@ -40,12 +40,13 @@ def kill_when_longer(crawl, path: Path, length: int) -> None:
 def test_twenty_kills_leave_each_token_once_in_each_catalog(server, tmp_path):
     chance = random.Random(3434)
     place, output, catalog = PostgresPlace(server), tmp_path / "out", tmp_path / "c.db"
-    lines = output / "pages.jsonl"
+    lines, parts = output / "pages.jsonl", ParquetPlace(tmp_path)
+    parquet = f"parquet:{parts.path}"
     with localweb.serving("small") as web:
         first = [
             *("crawl", f"@{web.seeds}", "-o", output, "--hosts", web.hosts, "--ca", web.directory / "ca" / "ca.pem"),
             *("--delay", "0.05", "--delay-factor", "0", "--no-sitemaps", "--progress", "none", "--max-pages", "1200"),
-            *("--catalog", place.address, "--catalog", f"sqlite:{catalog}"),
+            *("--catalog", place.address, "--catalog", f"sqlite:{catalog}", "--catalog", parquet),
         ]
         crawl = crawling.started(*first)
         for number in range(KILLS):
@@ -54,7 +55,16 @@ def test_twenty_kills_leave_each_token_once_in_each_catalog(server, tmp_path):
                 server.stop("immediate")
             if number in STARTED_AT:
                 server.start()
-            more = ["resume", output, "--catalog", place.address, "--catalog", f"sqlite:{catalog}"]
+            more = [
+                "resume",
+                output,
+                "--catalog",
+                place.address,
+                "--catalog",
+                f"sqlite:{catalog}",
+                "--catalog",
+                parquet,
+            ]
             crawl = crawling.started(*(more if lines.exists() else first))
         assert crawl.wait(600) in (0, 3)
     pages = [page["token"] for page in crawling.pages(output) if page["token"] is not None]
@@ -65,3 +75,4 @@ def test_twenty_kills_leave_each_token_once_in_each_catalog(server, tmp_path):
     in_postgres = [row["fetch_id"] for row in place.rows("page_content")]
     assert sorted(pages) == sorted(in_sqlite)
     assert sorted(pages) == sorted(in_postgres)
+    assert sorted(pages) == sorted(row["fetch_id"] for row in parts.rows("page_content"))

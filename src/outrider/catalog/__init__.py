@@ -12,6 +12,7 @@ opening of a crawl cuts the line files and writes the same bytes again, so a pos
     kinds.py        from an address to a catalog
     sqlite.py       a catalog in SQLite
     postgres.py     a catalog in PostgreSQL, parted by month
+    parquet_parts.py  a catalog of Parquet files, in parts named by their lines
     following.py    keeps one catalog up to date: lines, then the list of URLs, in bounded steps
     catalog_notes.py  how far each catalog of a crawl is, for `status`
 """

@@ -10,7 +10,8 @@ from outrider.errors import SettingsError
 
 SQLITE: Final = "sqlite"
 POSTGRES: Final = "postgresql"
-ACCEPTED: Final = "sqlite:PATH or postgresql://USER@HOST/DATABASE"
+PARQUET: Final = "parquet"
+ACCEPTED: Final = "sqlite:PATH, parquet:FOLDER or postgresql://USER@HOST/DATABASE"
 _SECRET_WORDS: Final = ("pass", "secret", "token")
 _DATABASE_ENDINGS: Final = (".db", ".sqlite")
 _PASSFILE: Final = "passfile"  # the name of a file
@@ -19,13 +20,19 @@ _PASSFILE: Final = "passfile"  # the name of a file
 def checked_address(text: str) -> str:
     """Returns the address with a whole path. Raises SettingsError; its message contains no part of a password."""
     scheme, colon, rest = text.strip().partition(":")
-    if scheme == SQLITE and rest.strip():
+    if scheme in (SQLITE, PARQUET) and rest.strip():
         if "\0" in rest or not _is_text(rest):
-            raise SettingsError("the path has a NUL character or is not UTF-8; use sqlite:PATH")
-        return f"{SQLITE}:{os.path.abspath(os.path.expanduser(rest))}"
+            raise SettingsError(f"the path has a NUL character or is not UTF-8; use {ACCEPTED}")
+        return f"{scheme}:{os.path.abspath(os.path.expanduser(rest))}"
     if scheme in (POSTGRES, "postgres"):
         return _checked_server(f"{POSTGRES}:{rest.strip()}")
-    what = "it has no path" if scheme == SQLITE else f"unknown kind {scheme[:40]!r}" if colon else "it has no kind"
+    what = (
+        "it has no path"
+        if scheme in (SQLITE, PARQUET)
+        else f"unknown kind {scheme[:40]!r}"
+        if colon
+        else "it has no kind"
+    )
     raise SettingsError(f"{what}; use {ACCEPTED}")
 
 

@@ -80,6 +80,14 @@ class Destination(Protocol):
         which it began."""
         ...
 
+    def settle(self) -> None:
+        """Makes all appended lines part of the catalog, where they wait for more. Raises the same as `append`."""
+        ...
+
+    def restart_list(self) -> None:
+        """The next piece of `refresh` is the first one of a list."""
+        ...
+
     def close(self) -> None:
-        """Ends the connection. May be called twice."""
+        """Drops what was not settled, and ends the connection. May be called twice."""
         ...

@@ -125,6 +125,7 @@ class Follower:
 
     def _next_piece(self) -> ListPiece:
         if self._listing_since is None:
+            self._destination.restart_list()
             self._listing_since = self._clock(), rfc3339_exact(self._wall())
         return self._list_frontier(self._cursor)
 
@@ -178,7 +179,9 @@ class Follower:
         self._listing_since = self._cursor = None
         while self._take_all(ended):
             if self.list_step():
-                return self._take_all(ended)
+                taken = self._take_all(ended)
+                self._destination.settle()
+                return taken
             if ended():
                 return False
         return False

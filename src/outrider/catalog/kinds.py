@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from importlib.util import find_spec
 
-from outrider.catalog.address import POSTGRES, SQLITE
+from outrider.catalog.address import PARQUET, POSTGRES, SQLITE
 from outrider.catalog.destination import Destination
 from outrider.errors import SettingsError
 
-EXTRAS = {POSTGRES: ("catalog", "asyncpg")}
+EXTRAS = {POSTGRES: ("catalog", "asyncpg"), PARQUET: ("parquet", "pyarrow")}
 """The extra of the package that a kind needs, and its library."""
 
 
@@ -29,6 +29,10 @@ def catalog_at(address: str) -> Destination:
         from outrider.catalog.postgres import PostgresCatalog
 
         return PostgresCatalog(address)
+    if kind == PARQUET:
+        from outrider.catalog.parquet_parts import ParquetCatalog
+
+        return ParquetCatalog(rest)
     assert kind == SQLITE, "checked_address permits these kinds"
     from outrider.catalog.sqlite import SqliteCatalog
 

@@ -186,6 +186,12 @@ class PostgresCatalog:
         with self._explained():
             return self._run(self._detached(month))
 
+    def settle(self) -> None:
+        """Does nothing: each batch is a transaction of its own."""
+
+    def restart_list(self) -> None:
+        """Does nothing: a list changes only the rows that it names."""
+
     def close(self) -> None:
         if self._connection is not None and self._runner is not None:
             self._connection.terminate()  # every transaction has ended, or is to be undone

@@ -211,6 +211,12 @@ class SqliteCatalog:
             if as_of is not None:
                 connection.execute("UPDATE outrider_position SET urls_as_of = ?", (as_of,))
 
+    def settle(self) -> None:
+        """Does nothing: each batch is a transaction of its own."""
+
+    def restart_list(self) -> None:
+        """Does nothing: a list changes only the rows that it names."""
+
     def close(self) -> None:
         if self._connection is not None:
             with suppress(sqlite3.Error):

@@ -19,7 +19,9 @@ _EXAMPLES = (
 
 @click.command(cls=HelpfulCommand, name="catalog", examples=_EXAMPLES)
 @click.argument("directory", metavar="DIR")
-@click.option("--to", "to", metavar="URL", required=True, help="The catalog: sqlite:PATH or postgresql://….")
+@click.option(
+    "--to", "to", metavar="URL", required=True, help="The catalog: sqlite:PATH, parquet:FOLDER or postgresql://…."
+)
 @click.option("--follow", is_flag=True, help="Continue with new pages until Ctrl-C.")
 @click.option("--anew", is_flag=True, help="Remove the tables of this catalog first, and make them again.")
 @click.option("--detach", metavar="YYYY-MM", help="Only detach this month of page_content, in PostgreSQL.")
