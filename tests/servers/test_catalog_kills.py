@@ -43,10 +43,11 @@ def test_twenty_kills_leave_each_token_once_in_each_catalog(server, tmp_path):
     lines, parts = output / "pages.jsonl", ParquetPlace(tmp_path)
     parquet = f"parquet:{parts.path}"
     with localweb.serving("small") as web:
+        catalogs = ["--catalog", place.address, "--catalog", f"sqlite:{catalog}", "--catalog", parquet]
         first = [
             *("crawl", f"@{web.seeds}", "-o", output, "--hosts", web.hosts, "--ca", web.directory / "ca" / "ca.pem"),
             *("--delay", "0.05", "--delay-factor", "0", "--no-sitemaps", "--progress", "none", "--max-pages", "1200"),
-            *("--catalog", place.address, "--catalog", f"sqlite:{catalog}", "--catalog", parquet),
+            *catalogs,
         ]
         crawl = crawling.started(*first)
         for number in range(KILLS):
