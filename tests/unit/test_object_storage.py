@@ -102,12 +102,15 @@ def test_a_catalog_has_the_keys_of_the_store(tmp_path: Path) -> None:
 def test_a_later_run_continues_with_the_next_file(tmp_path: Path) -> None:
     crawl(tmp_path, keep_archive=0, max_pages=4)
     first = {one["file"] for one in listed(tmp_path)[1:]}
+    assert set() == local(tmp_path)
     assert 0 == crawl(tmp_path, keep_archive=0, max_pages=None).exit_code
     head, *objects = listed(tmp_path)
     names = [one["file"] for one in objects]
     assert (len(set(names)), first < set(names)) == (len(names), True)
     assert {f"{head['id']}-{name}" for name in names} | {f"{head['id']}.txt"} == set(os.listdir(tmp_path / "bucket"))
     assert COUNT + 1 == len({line["url"] for line in pages(tmp_path)})
+    # The first run noted the lengths of its files, although the last file of its archive was deleted.
+    assert " replayed " not in (tmp_path / "crawl/crawl.log").read_text()
 
 
 def test_a_store_that_does_not_answer_stops_no_crawl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,7 +199,11 @@ def test_a_file_is_sealed_by_its_age(tmp_path: Path) -> None:
     for at in (5_000, 5_999, 6_000, 6_500, 7_000):
         writer.add(Exchange(HOME, "192.0.2.1", at, b"GET /\r\n\r\n", b"HTTP/1.1 200 OK\r\n\r\n", b""))
     assert 3 == writer.statistics()["files"]
-    assert ("crawl-000003.warc.gz", 0) == writer.sealed()
+    assert writer.seal()
+    assert ("crawl-000003.warc.gz", 0) == writer.watermark
+    assert not writer.seal()
+    writer.add(Exchange(HOME, "192.0.2.1", 7_001, b"GET /\r\n\r\n", b"HTTP/1.1 200 OK\r\n\r\n", b""))
+    assert "crawl-000003.warc.gz" == (writer.watermark or ("", 0))[0]
     writer.close()
     files.close()
 

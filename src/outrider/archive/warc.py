@@ -183,6 +183,7 @@ class WarcWriter:
         self._random_bytes = random_bytes
         self._roll_bytes = roll_bytes
         self._roll_age = roll_age
+        self._is_sealed = False
         self._begun_at: Instant | None = None  # the instant of the first record in the file, as far as it is known
         lines = {"software": software, "format": "WARC File Format 1.1", "conformsTo": _FORMAT, **(info or {})}
         self._info = "".join(
@@ -230,7 +231,10 @@ class WarcWriter:
 
     @property
     def watermark(self) -> Watermark | None:
-        """Where the last record ends, None before the first; durable after `sync`."""
+        """Where the last record ends, None before the first; durable after `sync`. After `seal` it is the beginning of
+        the next file, which does not exist yet."""
+        if self._is_sealed:
+            return file_name(self._prefix, self._serial + 1), 0
         return (self._name, self._length()) if self._name else None
 
     def statistics(self) -> dict[str, int]:
@@ -280,7 +284,7 @@ class WarcWriter:
             return []
         # A file without a byte is one whose first write failed.
         begin = self._tail is None or self._tail.length == 0 or self._tail.length >= self._roll_bytes
-        begin = begin or self._is_old(records[0].at)
+        begin = begin or self._is_sealed or self._is_old(records[0].at)
         prelude = self._begin_file(records[0].at) if begin else b""
         assert self._tail is not None
         at = self._tail.length + len(prelude)
@@ -300,12 +304,12 @@ class WarcWriter:
             self._begun_at = at
         return self._roll_age is not None and at - self._begun_at >= self._roll_age
 
-    def sealed(self) -> Watermark | None:
-        """Returns the watermark that seals the current file: the beginning of the next one. None without a file that
-        has records. The next opening at that place begins this next file."""
-        if self._tail is None or self._tail.length == 0:
-            return None
-        return file_name(self._prefix, self._serial + 1), 0
+    def seal(self) -> bool:
+        """Ends the current file: the next record begins another one. Returns whether there was one with records."""
+        if self._tail is None or self._tail.length == 0 or self._is_sealed:
+            return False
+        self._is_sealed = True
+        return True
 
     def sync(self) -> None:
         """Returns when everything added is on the device. Raises StoreFailedError, and StoreFullError before that."""
@@ -372,7 +376,7 @@ class WarcWriter:
             if self._tail is not None:
                 self._finished.append(self._tail)
             self._tail, self._name, self._serial = Tail(file, 0, torn=file.size() > 0, unsynced=True), name, serial
-            self._begun_at = at
+            self._begun_at, self._is_sealed = at, False
             self._new_names = True
         header = (
             "WARC/1.1\r\nWARC-Type: warcinfo\r\n"

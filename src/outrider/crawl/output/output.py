@@ -221,11 +221,13 @@ class Output:
 
     def seal(self) -> None:
         """Ends the current file of the archive, at the end of a crawl with object storage. Raises StoreError."""
-        if self._archive is None or not self._options.archive or (place := self._archive.sealed()) is None:
+        if self._archive is None or not self._options.archive:
             return
         self._archive.sync()
-        self._frontier.note_watermark(ARCHIVE_WRITER, msgspec.json.encode(place))
-        self.archived = place
+        if self._archive.seal():
+            place = self._synced = self._archive.watermark
+            self._frontier.note_watermark(ARCHIVE_WRITER, msgspec.json.encode(place))
+            self.archived = place
 
     def write(self, lines: Iterable[Line], lsn: int) -> None:
         """Writes the lines that a call of the frontier added. Raises StoreFullError: then the lines are owed until next
@@ -252,7 +254,7 @@ class Output:
         for stream, projection in self._projections.items():
             self._check(FILES[stream], projection.length, self._places.get(stream))
         place = self._archive.watermark if self._archive is not None else None
-        if place is not None:
+        if place is not None and place[1]:  # not of a sealed file
             self._check(os.path.join(ARCHIVE_NAME, place[0]), place[1], None)
 
     def _check(self, name: str, length: int, known: tuple[int, int] | None) -> None:
