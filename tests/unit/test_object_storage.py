@@ -23,6 +23,7 @@ from outrider.crawl.orders.archive_uploads import ArchiveUploads, check_store
 from outrider.crawl.output.object_list import ListedObject, ObjectList
 from outrider.crawl.output.object_store import ObjectStore
 from outrider.crawl.questions.single_page import kept_page
+from outrider.crawl.questions.status import status_lines, status_of
 from outrider.crawl.setup.object_address import checked_object_store
 from outrider.errors import DamagedStoreError, NamedPathError, SettingsError, UnreachableError
 from outrider.storage.files import Directory
@@ -125,9 +126,15 @@ def test_a_store_that_does_not_answer_stops_no_crawl(tmp_path: Path, monkeypatch
     assert "not uploaded" in result.ending
     assert COUNT + 1 == len(pages(tmp_path))
     assert 1 == len(listed(tmp_path))
+    here = len(local(tmp_path))
+    uploads = status_of(str(tmp_path / "crawl"))["uploads"]
+    assert (f"file:{tmp_path / 'bucket'}", 0, here) == tuple(uploads.values())
     monkeypatch.setattr(ObjectStore, "put_file", real)
     assert 0 == crawl(tmp_path, keep_archive=0).exit_code
     assert set() == local(tmp_path)
+    status = status_of(str(tmp_path / "crawl"))
+    assert (here, 0) == (status["uploads"]["uploaded_files"], status["uploads"]["files_only_here"])
+    assert any(f"{here} files uploaded, 0 only here" in line for line in status_lines(status))
 
 
 def test_a_kill_between_upload_and_list_uploads_nothing_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,8 +11,10 @@ from typing import Any
 import msgspec
 
 from outrider.catalog.catalog_notes import missing_lines, read_notes
+from outrider.crawl.output.object_list import ObjectList
 from outrider.crawl.output.omissions import omission_counts, rows_of
 from outrider.crawl.output.output import FILES, PAGES
+from outrider.crawl.output.output_recovery import archive_files
 from outrider.crawl.output.progress import eta_text
 from outrider.crawl.output.rates import Rates, status_fields
 from outrider.crawl.output.summary import bytes_text, counted, omission_lines
@@ -32,7 +34,7 @@ def status_of(path: str, access: Access | None = None) -> dict[str, Any]:
         with asking(path, access) as ask_server:
             found_there: dict[str, Any] = ask_server("status", {})
             return found_there
-    return _status_of(path, store_of(path)) | {"catalogs": _catalogs(path)}
+    return _status_of(path, store_of(path)) | {"catalogs": _catalogs(path), "uploads": _uploads(path)}
 
 
 def _status_of(path: str, store: str) -> dict[str, Any]:
@@ -45,6 +47,16 @@ def _status_of(path: str, store: str) -> dict[str, Any]:
     except StoreInUseError as owned:
         told = ask_owner(path, owned, "totals")
         return _fields(path, "running", told["statistics"], told["tail_seconds"], told["parked"])
+
+
+def _uploads(path: str) -> dict[str, Any] | None:
+    """Returns the object storage of the archive, with the number of uploaded files and of those that are only here,
+    among them the file that is written now; None without uploads."""
+    listed = ObjectList(path)
+    if not listed.id:
+        return None
+    waiting = sum(name not in listed.objects for _, name in archive_files(path))
+    return {"to": listed.store, "uploaded_files": len(listed.objects), "files_only_here": waiting}
 
 
 def _catalogs(path: str) -> list[dict[str, Any]]:
@@ -100,6 +112,9 @@ def status_lines(status: Mapping[str, Any], directory: str = "DIR") -> list[str]
     ]
     lines += _revisit_lines(status.get("revisits") or {})
     lines += _catalog_lines(status.get("catalogs") or [], directory)
+    if uploads := status.get("uploads"):
+        files = counted(uploads["uploaded_files"], "file")
+        lines.append(f"archive     {uploads['to']}: {files} uploaded, {uploads['files_only_here']:,} only here")
     lines += omission_lines(rows_of(status.get("left_out", {}), directory))
     left = nothing_left(status) or eta_text(status["eta_seconds"])
     return [*lines, f"left        {left}"] if left else lines
