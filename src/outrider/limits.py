@@ -670,6 +670,7 @@ CHANGE_CONFIDENCE_MAX = 1_000.0
 CHANGE_SECONDS_PRIOR = 7 * 86_400.0  # between two changes of a page of which nothing is known
 CHANGE_CONFIDENCE_PRIOR = 1.0  # of a page that was never visited again: the first visits count more than any host
 CHANGE_CONFIDENCE_VAGUE = 1.05  # up to here, visits have shown hardly anything
+CHANGE_RATE_FAR = 10.0  # times the prior, or a part of it: the rate of a host that is another world
 REVISIT_SECONDS_MAX = (
     10 * 365 * 86_400.0
 )  # until the next visit of a page: a pause that fits into every sum of instants
@@ -703,6 +704,8 @@ SIGNAL_RECALL_MAX = 0.95  # of any host: a page without a signal is visited all 
 HOST_SIGNALS_MAX = 100_000  # hosts whose signals are learned: some 40 MB; above that the least recent are forgotten
 HOST_SIGNALS_VISITS_MAX = 512.0  # visits after which the older ones count half: a host may change its habit
 HOST_SIGNALS_VISITS_MIN = 8.0  # visits from which on its rate of changes is that of its unknown pages
+HOST_SIGNALS_JUDGED_MIN = 32.0  # visits after which signals without weight are counted for a part of the pages
+VOID_SIGNALS_COUNTED = 8  # for one of so many pages
 HOST_SIGNALS_SHOWN_MAX = 100  # hosts that the status lists
 SAID_CHANGE_CONFIDENCE = 1.0  # of a rate that a site or a caller says, in changes: as weak as no knowledge
 FILES_SHARE = 0.1  # of the rate that sitemaps and feeds get at most

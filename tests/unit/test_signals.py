@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from datetime import datetime
 
+import numpy as np
 import pytest
 
 from model.world import World, recount
 from outrider.clock import instant, rfc3339
 from outrider.errors import SettingsError
 from outrider.journey import Link
+from outrider.sim.disk import FaultyFiles
 from outrider.url.dates import instant_of_date
 
 A, B = "http://a.com/", "http://a.com/b"
@@ -237,3 +239,64 @@ def test_a_date_before_1970_is_0(text):
 )
 def test_a_text_that_is_no_date_is_unreadable(text):
     assert instant_of_date(text) is None
+
+
+KEYS = b"fingerprint keys", b"keys of all slots"[:16]
+PAGES, VISITS_A_DAY, STEPS_A_DAY, DAYS, SETTLED = 40, 8, 24, 90, 45
+
+
+def freshness(rule: str, stamps: str) -> tuple[float, int]:
+    """The share of fresh copies of pages that change at random moments, and the visits. stamps: `true` dates, `false`
+    ones (each page each day), or `none`."""
+    chance = np.random.default_rng(3)
+    rates = chance.uniform(0.02, 0.5, PAGES)
+    changes = [np.cumsum(chance.exponential(1 / rate, 100)) for rate in rates]
+    world = World(disk=FaultyFiles(), keys=KEYS, seed=3, delay=0, delay_factor=0, revisit=rule, rate=VISITS_A_DAY / DAY)
+    urls, start = [f"{A}{number}" for number in range(PAGES)], world.clock()
+    kept = (start - instant(DAY)).to_bytes(8, "little").hex() + "0000" if stamps != "none" else None
+    same = {"state": "waiting", "reason": "planned", "due": start, "fetched_at": start, "status": 200, "signals": kept}
+    world.frontier.restore([{**same, "url": url, "digest": f"{url} 0".encode().hex()} for url in urls])
+    seen, fresh, visits, before = np.zeros(PAGES), 0.0, 0, 0.0
+    for step in range(DAYS * STEPS_A_DAY):
+        day = step / STEPS_A_DAY
+        last = [float(one[np.searchsorted(one, day) - 1]) if one[0] < day else 0.0 for one in changes]
+        dated = {url: start + instant(at * DAY) for url, at in zip(urls, last, strict=True) if at > before}
+        if stamps == "false":
+            dated = dict.fromkeys(urls, world.clock()) if not step % STEPS_A_DAY else {}
+        if dated and stamps != "none":
+            world.frontier.discover([Link(url, modified=at) for url, at in dated.items()])
+        before = day
+        for lease in world.lease(5):
+            row = urls.index(lease.url)
+            seen[row], version = day, int(np.searchsorted(changes[row], day))
+            world.report(lease.done(seconds=0.0, digest=f"{lease.url} {version}".encode()))
+            visits += day >= SETTLED
+        if day >= SETTLED:
+            ends = [one[np.searchsorted(one, at)] for one, at in zip(changes, seen.tolist(), strict=True)]
+            fresh += float(np.clip(np.array(ends) - day, 0.0, 1 / STEPS_A_DAY).sum())
+        world.clock.move(DAY / STEPS_A_DAY)
+    return fresh / PAGES / (DAYS - SETTLED), visits
+
+
+@pytest.mark.parametrize("rule", ["optimal", "uniform"])
+def test_true_dates_make_copies_fresher_at_the_same_cost_and_false_ones_do_no_harm(rule):
+    found = {stamps: freshness(rule, stamps) for stamps in ("none", "true", "false")}
+    shares, visits = ({stamps: one[place] for stamps, one in found.items()} for place in (0, 1))
+    assert max(visits.values()) - min(visits.values()) <= 2
+    assert shares["true"] > shares["none"] + 0.03, shares
+    assert shares["false"] > shares["none"] - 0.05, shares
+
+
+def test_daily_dates_of_no_weight_do_not_postpone_the_looks_at_a_page():
+    world = World(delay=0, delay_factor=0, revisit="optimal", rate=2 / DAY)
+    fetched(world, A)
+    world.discover(*[f"{A}{number}" for number in range(4)])
+    visits = 0
+    for _ in range(40):
+        world.frontier.discover([Link(A, modified=world.clock())])
+        for _ in range(4):
+            for lease in world.lease(1):
+                visits += lease.url == A
+                world.report(lease.done(seconds=0.0, digest=lease.url.encode()))
+            world.clock.move(DAY / 4)
+    assert visits >= 3

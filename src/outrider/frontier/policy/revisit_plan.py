@@ -43,15 +43,16 @@ NEEDS_RATE: Final = ("uniform", *PRICED)
 @dataclass(frozen=True, slots=True)
 class Heard:
     """The signals of pages, in columns. signals: how many arrived since the last visit; recall, noise: of their hosts
-    (signal_values.py), 0 for a page without dates."""
+    (signal_values.py), 0 for a page without dates; proven: whether enough visits to its host showed that."""
 
     signals: Floats
     recall: Floats
     noise: Floats
+    proven: Flags
 
     def take(self, rows: npt.NDArray[Any]) -> Self:
         """Returns the pages of these rows."""
-        return type(self)(self.signals[rows], self.recall[rows], self.noise[rows])
+        return type(self)(self.signals[rows], self.recall[rows], self.noise[rows], self.proven[rows])
 
     def visited(self) -> Self:
         """Returns the same after a visit of all pages."""

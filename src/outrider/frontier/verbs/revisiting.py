@@ -48,7 +48,9 @@ from outrider.kernels.card_layout import FETCHED_FROM, HEAD, PLANNED, Heads
 from outrider.limits import (
     CHANGE_CONFIDENCE_PRIOR,
     CHANGE_CONFIDENCE_VAGUE,
+    CHANGE_RATE_FAR,
     CHANGE_SECONDS_PRIOR,
+    HOST_SIGNALS_JUDGED_MIN,
     HOST_SIGNALS_VISITS_MIN,
     INSTANT_MAX,
     MICROSECONDS,
@@ -131,6 +133,8 @@ class Revisits:
         first = heads["fetched"] == 0
         waited = np.where(first, 0.0, _since(heads, ended))
         shown = np.where(first, Shown.NOTHING, np.where(changed, Shown.CHANGED, Shown.UNCHANGED))
+        if pages.heard is not None:
+            ages = _ages_by_signals(pages, changed, ages, waited)
         after = self.plan.after(pages, shown, waited, ages, first)
         after = after if after.heard is None else replace(after, heard=after.heard.visited())
         guessed = self._drawn(after, heads["order"], fetched_cells(ended))
@@ -179,7 +183,10 @@ class Revisits:
         pages = self._drawn(self._pages(heads, kept), heads["order"], heads["fetched"])
         visited = (heads["fetched"].astype(np.int64) + FETCHED_FROM) * MICROSECONDS
         due = visited + _microseconds(self.plan.waits(pages, self._level(pages)))
-        horizon = now + _microseconds(self._horizons(heads["order"], np.full(len(heads), now)))
+        # The last look comes after whole horizons since the visit: counted from now, daily dates would postpone it.
+        horizons = np.maximum(self._horizons(heads["order"], visited), 1.0)
+        passed = np.floor(np.maximum(now - visited, 0) / MICROSECONDS / horizons) + 1.0
+        horizon = visited + _microseconds(passed * horizons)
         useful = np.zeros(len(heads), np.bool_) if pages.heard is None else pages.model().evidence > 0
         return np.maximum(np.minimum(due, horizon), now), useful
 
@@ -200,7 +207,8 @@ class Revisits:
 
     def _with_signals(self, pages: PlannedPages, heads: Heads, kept: list[KeptFields]) -> PlannedPages:
         """Returns pages with their signals, and the quality of these at their hosts. A page of which hardly anything is
-        known has the rate of its host: with that of all pages, the signals of a fast host would mean nothing."""
+        known has the rate of its host, if that is far from the prior: otherwise the signals of a fast host would mean
+        nothing, and its pages would need many visits to be known."""
         tables = self._tables
         rows = tables.queues.find(np.ascontiguousarray(heads["queue"]))
         there = rows != NONE
@@ -210,11 +218,13 @@ class Revisits:
         quality = host_quality(sums)
         dated = np.array([bool(one.signals) for one in kept])
         counts = np.array([signals_of(one)[1] for one in kept], np.float64)
-        seen = np.array([one.visits for one in sums])[places] >= HOST_SIGNALS_VISITS_MIN
-        vague = dated & seen & (pages.confidence <= CHANGE_CONFIDENCE_VAGUE)
-        theta = np.where(vague, theta_of(quality.rate[places]), pages.theta)
+        visits = np.array([one.visits for one in sums])[places]
+        host_theta = theta_of(quality.rate[places])
+        vague = dated & (visits >= HOST_SIGNALS_VISITS_MIN) & (pages.confidence <= CHANGE_CONFIDENCE_VAGUE)
+        vague &= np.abs(host_theta - math.log(_PRIOR_RATE)) > math.log(CHANGE_RATE_FAR)
+        theta = np.where(vague, host_theta, pages.theta)
         recall, noise = (np.where(dated, column[places], 0.0) for column in (quality.recall, quality.noise))
-        return replace(pages, theta=theta, heard=Heard(counts, recall, noise))
+        return replace(pages, theta=theta, heard=Heard(counts, recall, noise, visits >= HOST_SIGNALS_JUDGED_MIN))
 
     def _drawn(
         self, pages: PlannedPages, orders: npt.NDArray[np.uint64], fetched: npt.NDArray[np.uint32]
@@ -550,6 +560,20 @@ class Revisits:
         while self._awaited and self._awaited[0][0] <= now - instant(REVISIT_AWAITED_SECONDS):
             self._waiting -= self._awaited.popleft()[1]
         self._leave_awaited(self._waiting - len(self._tables.urls.backlog))
+
+
+def _ages_by_signals(pages: PlannedPages, changed: npt.NDArray[np.bool_], ages: Floats, waited: Floats) -> Floats:
+    """Returns the ages from which pages with signals learn that they changed.
+
+    Signals cause visits soon after changes. Taken for visits at any moment, these would show much higher rates. The
+    likelihood of n true signals in a time t is (recall * rate)^n e^(-recall * rate * t): one change for each of them,
+    and an age of recall * t / n. As long as the signals of a host are not proven, they are one.
+    """
+    assert pages.heard is not None
+    heard = pages.heard
+    used = changed & (heard.signals > 0) & (~heard.proven | (pages.model().evidence > 0))
+    count = np.where(heard.proven, np.maximum(heard.signals, 1.0), 1.0)
+    return np.where(used, heard.recall * waited / count, ages)
 
 
 def _heard_of(page: PlannedPages, kept: KeptFields) -> tuple[Any, ...]:

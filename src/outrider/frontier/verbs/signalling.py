@@ -24,20 +24,22 @@ from outrider.frontier.format.card_records import CardRecord, KeptFields, parts_
 from outrider.frontier.format.facts import Fact
 from outrider.frontier.policy.signal_values import changes_in, host_quality
 from outrider.frontier.state.host_signals import NO_SUMS, SignalSums
-from outrider.frontier.state.hosts import NONE
+from outrider.frontier.state.hosts import NONE, mixed
 from outrider.frontier.state.tables import Tables
 from outrider.frontier.state.url_table import WAITING
 from outrider.frontier.verbs.arrivals import NO_DATE, UNREADABLE, Arrival, Arrivals, Origin
 from outrider.frontier.verbs.draft import Draft
 from outrider.frontier.verbs.revisiting import Revisits
-from outrider.kernels.card_layout import PLANNED
+from outrider.kernels.card_layout import PLANNED, Heads
 from outrider.limits import (
+    HOST_SIGNALS_JUDGED_MIN,
     HOST_SIGNALS_SHOWN_MAX,
     HOST_SIGNALS_VISITS_MAX,
     MICROSECONDS,
     SAID_CHANGE_CONFIDENCE,
     SIGNAL_AHEAD_SECONDS,
     SIGNALS_MAX,
+    VOID_SIGNALS_COUNTED,
 )
 from outrider.url import authority_of
 
@@ -88,6 +90,7 @@ class Signals:
         urls, heads = self._tables.urls, cards.heads
         open_ones = np.frombuffer(urls.leases.find_urls(np.ascontiguousarray(heads["fingerprint"])), np.uint64)
         planned = (heads["state"] == WAITING) & (heads["reason"] == PLANNED) & (open_ones == 0)
+        planned &= self._counted(heads)
         cells: dict[int, dict[str, bytes]] = {}
         rows: dict[tuple[int, int], int] = {}  # by crawl and fingerprint: a call may name a page several times
         flags, fetched = heads["flags"].tolist(), heads["fetched"].tolist()
@@ -136,13 +139,14 @@ class Signals:
         """Compares the signals of pages with what their visits showed. rows: of the cards; changed, waited, rates: what
         the visit of each showed, the seconds since the visit before it, and its change rate before; kept: the fields of
         its record before."""
-        places = [place for place, one in enumerate(kept) if one.signals and waited[place] > 0]
+        counted = self._counted(cards.heads[rows])
+        places = [place for place, one in enumerate(kept) if one.signals and waited[place] > 0 and counted[place]]
         if not places:
             return
         tables = self._tables
         queues = tables.rows_of(cards.heads[rows[places]])
         hosts = tables.queues.host[queues.astype(np.intp)].astype(np.intp)
-        expected = changes_in(rates[places], waited[places]).tolist()
+        expected = self._changes(hosts, rates[places], waited[places], [kept[place] for place in places]).tolist()
         slots: dict[int, int] = {}
         sums: dict[int, SignalSums] = {}
         for place, host, changes in zip(places, hosts.tolist(), expected, strict=True):
@@ -155,6 +159,33 @@ class Signals:
             draft.add(Fact.SIGNALS, (slot, gone, *astuple(NO_SUMS)))
         for name, slot in slots.items():
             draft.add(Fact.SIGNALS, (slot, name, *astuple(sums[name])))
+
+    def _counted(self, heads: Heads) -> npt.NDArray[np.bool_]:
+        """Returns the pages whose signals count. If those of a host have no weight, a part of its pages shows
+        whether this changes: each signal writes the record of its page, and moves its next look."""
+        tables = self._tables
+        queues = tables.queues.find(np.ascontiguousarray(heads["queue"]))
+        there = queues != NONE
+        hosts = tables.queues.host[np.where(there, queues, 0).astype(np.intp)].astype(np.intp)
+        names, places = np.unique(np.where(there, tables.hosts.hash[hosts], 0), return_inverse=True)
+        sums = [tables.urls.signals.get(name) for name in names.tolist()]
+        visits = np.array([one.visits for one in sums])
+        void = (host_quality(sums).evidence == 0) & (visits >= HOST_SIGNALS_JUDGED_MIN)
+        found: npt.NDArray[np.bool_] = ~void[places] | (mixed(heads["order"]) % np.uint64(VOID_SIGNALS_COUNTED) == 0)
+        return found
+
+    def _changes(
+        self, hosts: npt.NDArray[np.intp], rates: Floats, waited: Floats, kept: Sequence[KeptFields]
+    ) -> Floats:
+        """Returns the changes that are expected in an interval in which a page changed: those with a signal, and those
+        without one. If the signals of the host have no weight, the interval alone counts."""
+        names = self._tables.hosts.hash[hosts].tolist()
+        quality = host_quality([self._tables.urls.signals.get(name) for name in names])
+        counts = np.array([signals_of(one)[1] for one in kept], np.float64)
+        missed = (1.0 - quality.recall) * rates
+        believed = (quality.evidence > 0) & (counts > 0)
+        silent = np.where(quality.evidence > 0, missed, rates)
+        return np.where(believed, counts + missed * waited, changes_in(silent, waited))
 
     def statistics(self) -> dict[str, Any]:
         """Returns the numbers of signals.
