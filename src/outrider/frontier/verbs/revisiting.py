@@ -11,10 +11,11 @@ its time, because nothing else is due, lowers it, and so does each fetch that th
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -38,7 +39,7 @@ from outrider.frontier.policy.revisit_plan import Heard, Plan, PlannedPages
 from outrider.frontier.policy.revisit_rules import Shown
 from outrider.frontier.policy.signal_values import host_quality
 from outrider.frontier.policy.visit_values import age, freshness
-from outrider.frontier.priority import classes_of
+from outrider.frontier.priority import CLASSES, classes_of
 from outrider.frontier.schedule.host_schedule import HostSchedule
 from outrider.frontier.state.hosts import NONE, mixed
 from outrider.frontier.state.tables import Tables
@@ -54,12 +55,17 @@ from outrider.limits import (
     HOST_SIGNALS_VISITS_MIN,
     INSTANT_MAX,
     MICROSECONDS,
+    REVISIT_AWAITED_FETCHES,
     REVISIT_AWAITED_SECONDS,
+    REVISIT_CLASSES_ABOVE,
     REVISIT_CLOSED_SECONDS,
+    REVISIT_DRAWN,
     REVISIT_HELD_SECONDS,
     REVISIT_HORIZON,
+    REVISIT_HOST_COMPETING,
     REVISIT_HOST_STEP,
     REVISIT_HOSTS_PRICED_MAX,
+    REVISIT_LEVEL_LATE,
     REVISIT_LOOKS_PER_CALL,
     REVISIT_LOOKS_PER_FETCH,
     REVISIT_LOST_MAX,
@@ -82,6 +88,26 @@ OWN_PLACES = tuple(list(RECORD_FIELDS).index(name) for name in (*OWN, "signals")
 """The places of the fields that a visit changes: it ends the count of signals."""
 _NO_REAL = bytes(4)
 _PRIOR_RATE = 1.0 / CHANGE_SECONDS_PRIOR
+_PRIOR_WORTH = CHANGE_SECONDS_PRIOR * math.exp(0.5 / CHANGE_CONFIDENCE_PRIOR)
+"""The mean of the seconds between changes of a new page, where the logarithm of their rate is normal."""
+_LATEST = 32  # reports of which pages are kept, and the pages of each: the level of one page would be a bad guess
+_RANKS = 1_000  # the microseconds within which the pages of one host are looked at in the order of their values
+
+
+@dataclass(frozen=True, slots=True)
+class _Hosts:
+    """The hosts of pages, in columns."""
+
+    names: npt.NDArray[np.uint64]
+    """Their hashes."""
+    until: Instants
+    """When a page that is not queued now may be queued."""
+    open_: npt.NDArray[np.bool_]
+    """Whether a request may begin now."""
+    resting: npt.NDArray[np.bool_]
+    """Whether a page may be queued already, which is leased as soon as the host has rested."""
+    taken: npt.NDArray[np.bool_]
+    """Whether another page of the host is queued, and nothing but its clock holds it."""
 
 
 class Revisits:
@@ -96,11 +122,16 @@ class Revisits:
         """The logarithm of the price or the stretch; None before the first look, if pages decide where it begins."""
         self._pages_then = 0  # when the level began
         self.step = REVISIT_STEP
+        self._latest: deque[PlannedPages] = deque(maxlen=_LATEST)  # a few pages of each of the last reports
         self._discovery_share = settings.discovery_share
         self._closed_until: Instant = 0  # no page is fetched ahead of its time before: the hosts of the next are closed
         self._owed = 0.0  # new URLs that the discovery share still requires
         self._awaited: deque[tuple[Instant, int]] = deque()  # pages that were queued and not leased yet
         self._waiting = 0  # the sum of these
+        fetches = 0.0 if self.rate is None else REVISIT_AWAITED_FETCHES / self.rate.per_second
+        self._awaited_most = instant(min(max(REVISIT_AWAITED_SECONDS, fetches), REVISIT_SECONDS_MAX))
+        self._resting: list[Instant] = []  # a heap: when the hosts of other queued pages will have rested
+        self._aside: list[tuple[Cards, Instants]] = []  # planned pages that this call does not look at again
         self._of_hosts: dict[int, float] = {}
         """By hash of a host: the logarithm by which its price is above that of all."""
         self.looks = self.fetched = self.discovered = 0
@@ -109,6 +140,11 @@ class Revisits:
 
     def __repr__(self) -> str:
         return f"<Revisits {self.plan} {self.rate}>"
+
+    def begin(self, level: float, step: float) -> None:
+        """Begins with this level, and moves it by this step for each fetch. An experiment shows what they change."""
+        self.level, self.step = level, step
+        self._pages_then = len(self._tables.urls.planned)
 
     # -- after a visit -------------------------------------------------------------------------------------------------
 
@@ -137,7 +173,7 @@ class Revisits:
             ages = _ages_by_signals(pages, changed, ages, waited)
         after = self.plan.after(pages, shown, waited, ages, first)
         after = after if after.heard is None else replace(after, heard=after.heard.visited())
-        guessed = self._drawn(after, heads["order"], fetched_cells(ended))
+        guessed = self._drawn(after, heads["order"], fetched_cells(ended), ended)
         self._grow(after)
         pauses = self.plan.waits(guessed, self._level(guessed))
         looks = np.minimum(pauses, self._horizons(heads["order"], ended))
@@ -163,7 +199,7 @@ class Revisits:
         assert self.plan is not None
         heads, flags = cards.heads, cards.heads["flags"].tolist()
         kept = [parts_of(cards.extra_of(row), flags[row])[0] for row in range(len(cards))]
-        pages = self._drawn(self._pages(heads, kept), heads["order"], heads["fetched"])
+        pages = self._drawn(self._pages(heads, kept), heads["order"], heads["fetched"], now)
         if self.level is None:
             self.level = self.plan.first_level(pages, count, self.rate.per_second) if self.rate is not None else 0.0
         pauses = self.plan.waits(pages, self.level)
@@ -180,7 +216,7 @@ class Revisits:
     def heard(self, heads: Heads, kept: list[KeptFields], now: Instant) -> tuple[Instants, npt.NDArray[np.bool_]]:
         """Returns the next looks at planned pages that got a date, and whether their signals have any weight."""
         assert self.plan is not None
-        pages = self._drawn(self._pages(heads, kept), heads["order"], heads["fetched"])
+        pages = self._drawn(self._pages(heads, kept), heads["order"], heads["fetched"], now)
         visited = (heads["fetched"].astype(np.int64) + FETCHED_FROM) * MICROSECONDS
         due = visited + _microseconds(self.plan.waits(pages, self._level(pages)))
         # The last look comes after whole horizons since the visit: counted from now, daily dates would postpone it.
@@ -227,16 +263,21 @@ class Revisits:
         return replace(pages, theta=theta, heard=Heard(counts, recall, noise, visits >= HOST_SIGNALS_JUDGED_MIN))
 
     def _drawn(
-        self, pages: PlannedPages, orders: npt.NDArray[np.uint64], fetched: npt.NDArray[np.uint32]
+        self, pages: PlannedPages, orders: npt.NDArray[np.uint64], fetched: npt.NDArray[np.uint32], now: Instants | int
     ) -> PlannedPages:
         """Returns pages with change rates that are drawn from the belief about them (Thompson sampling), one draw for
-        each visit. So a page that was given up by mistake is visited again. fetched: the cells of the last visits."""
-        first = mixed(orders ^ mixed(fetched.astype(np.uint64) ^ np.uint64(self._seed)))
+        each visit, and another one whenever a horizon has passed since then. So a page that was given up by mistake is
+        visited again. fetched: the cells of the last visits."""
+        cells = fetched.astype(np.uint64)
+        if self.rate is not None:
+            passed = (now - (fetched.astype(np.int64) + FETCHED_FROM) * MICROSECONDS) / (self._horizon * MICROSECONDS)
+            cells = cells ^ np.clip(passed, 0, 1e6).astype(np.uint64) << np.uint64(32)
+        first = mixed(orders ^ mixed(cells ^ np.uint64(self._seed)))
         second = mixed(first)
         # Box and Muller's transform of two numbers in (0, 1].
         radius = np.sqrt(-2.0 * np.log(((first >> np.uint64(11)).astype(np.float64) + 1.0) * 2.0**-53))
         normal = radius * np.cos(2.0 * np.pi * (second >> np.uint64(11)).astype(np.float64) * 2.0**-53)
-        return replace(pages, theta=theta_of(drawn_rates(pages.theta, pages.confidence, normal)))
+        return replace(pages, theta=theta_of(drawn_rates(pages.theta, pages.confidence, REVISIT_DRAWN * normal)))
 
     def _level(self, pages: PlannedPages) -> float:
         """Returns the level; the first pages decide where it begins."""
@@ -248,21 +289,30 @@ class Revisits:
         return self.level
 
     def _grow(self, pages: PlannedPages) -> None:
-        """Begins with another level whenever the crawl has twice as many pages: a step for each fetch is too slow for a
-        crawl that grows from one seed. pages: some of them."""
+        """Begins with another level whenever the crawl has twice as many pages and the level is far too low for them: a
+        step for each fetch is too slow for a crawl that grows from one seed. pages: the next ones of the report."""
+        if self.plan is None or self.rate is None or self.level is None:
+            return
+        self._latest.append(pages.take(np.arange(min(len(pages), _LATEST))))
         count = len(self._tables.urls.planned) + len(pages)
-        if self.plan is not None and self.rate is not None and self.level is not None and count >= 2 * self._pages_then:
-            self.level = max(self.level, self.plan.first_level(pages, count, self.rate.per_second))
+        if count >= 2 * self._pages_then:
             self._pages_then = count
+            usual = self.plan.first_level(PlannedPages.joined(self._latest), count, self.rate.per_second)
+            self.level = max(self.level, usual - REVISIT_LEVEL_LATE)
+
+    @property
+    def _horizon(self) -> float:
+        """The mean of the seconds until the next look at a page that is not due before."""
+        assert self.rate is not None
+        return REVISIT_HORIZON * max(1, len(self._tables.urls.planned)) / self.rate.per_second
 
     def _horizons(self, orders: npt.NDArray[np.uint64], at: Instants) -> Floats:
         """Returns the seconds until the next look at pages, whatever their wait: different for each, because pages that
         are looked at together would be queued together."""
         if self.rate is None:
             return np.full(len(orders), np.inf)
-        mean = max(1, len(self._tables.urls.planned)) / self.rate.per_second
         drawn = mixed(orders ^ mixed(at.astype(np.uint64) ^ np.uint64(self._seed)))
-        found: Floats = REVISIT_HORIZON * mean * (0.5 + (drawn >> np.uint64(11)).astype(np.float64) * 2.0**-53)
+        found: Floats = self._horizon * (0.5 + (drawn >> np.uint64(11)).astype(np.float64) * 2.0**-53)
         return found
 
     def _note(self, pages: PlannedPages, waits: Floats, seconds: Floats) -> None:
@@ -328,7 +378,7 @@ class Revisits:
         heads["priority"], heads["queue"] = record.priority, record.queue
         learned = self._pages(heads, [record.kept])
         place = np.array([record.order], np.uint64), np.array([record.fetched], np.uint32)
-        pages = self._drawn(learned, *place)
+        pages = self._drawn(learned, *place, now)
         last = fetched_at(record.fetched) or 0
         wait = float(self.plan.waits(pages, self._level(pages))[0])
         waits = record.state == WAITING and record.reason == PLANNED
@@ -377,34 +427,48 @@ class Revisits:
         self._use_lost()
         self._forget_awaited(now)
         need = want - self._waiting
+        # New URLs come before pages ahead of their time, unless a share says how many of each.
+        early = need if self._discovery_share is not None else min(need, want - len(self._turns.ready))
         looks, tries = min(REVISIT_LOOKS_PER_FETCH * max(need, 0), REVISIT_LOOKS_PER_CALL), 0
         together, opens = need, now + instant(REVISIT_AWAITED_SECONDS)
-        if self._discovery_share is not None and self._owed >= 1.0 and len(urls.backlog) > self._waiting:
+        if (
+            self._discovery_share is not None
+            and self._owed >= 1.0
+            and len(urls.backlog) > self._waiting + len(self._resting)
+        ):
             return
-        while need > 0 and looks > 0:
-            first = urls.planned.next()
-            if first is None:
-                return
-            ahead = first > now
-            lowest = self.level is not None and self.level <= self.plan.level_min
-            if ahead and (lowest or now < self._closed_until):
-                return
-            if ahead and tries == REVISIT_TRIES_AHEAD:
+        try:
+            while need > 0 and looks > 0:
+                first = urls.planned.next()
+                if first is None:
+                    break
+                ahead = first > now
+                lowest = self.level is not None and self.level <= self.plan.level_min
+                if ahead and (early <= 0 or lowest or now < self._closed_until):
+                    return
+                cards = urls.take_planned(INSTANT_MAX if ahead else now, min(looks, early if ahead else together))
+                if not len(cards):
+                    looks -= 1  # buckets were moved
+                    continue
+                looks -= len(cards)
+                self.looks += len(cards)
+                closed = len(self._aside)
+                queued, opened_at = self._choose(cards, now, early if ahead else need, ahead=ahead, last=tries + 1 >= REVISIT_TRIES_AHEAD)
+                opens = min(opens, opened_at)
+                if ahead and not queued and self.plan.known_level is not None:
+                    return  # no page is due by its rule, even without a stretch
+                if not ahead or queued:
+                    tries = 0
+                elif len(self._aside) == closed:  # a page of a closed host says nothing about the others
+                    tries += 1
+                need, early = need - queued, early - queued
+                together = need if queued else 2 * together  # many pages may be looked at before one is due
+            if need > 0 and self._aside:
                 self._closed_until = max(opens, now + instant(REVISIT_CLOSED_SECONDS))
-                return
-            cards = urls.take_planned(INSTANT_MAX if ahead else now, min(looks, need if ahead else together))
-            if not len(cards):
-                looks -= 1  # buckets were moved
-                continue
-            looks -= len(cards)
-            self.looks += len(cards)
-            tries = tries + 1 if ahead else 0
-            queued, opened_at = self._choose(cards, now, need, ahead=ahead, last=tries == REVISIT_TRIES_AHEAD)
-            opens = min(opens, opened_at)
-            if ahead and not queued and self.plan.known_level is not None:
-                return  # no page is due by its rule, even without a stretch
-            need, tries = need - queued, 0 if queued else tries
-            together = need if queued else 2 * together  # many pages may be looked at before one is due
+        finally:
+            for cards, at in self._aside:
+                urls.planned.put(cards, at)
+            self._aside.clear()
 
     def _choose(self, cards: Cards, now: Instant, most: int, *, ahead: bool, last: bool) -> tuple[int, Instant]:
         """Queues up to `most` of these pages whose time has come, the most overdue first, and plans the others again.
@@ -416,23 +480,16 @@ class Revisits:
         pages = self._pages(
             heads, [parts_of(cards.extra_of(row), int(heads["flags"][row]))[0] for row in range(len(cards))]
         )
-        pages = self._drawn(pages, heads["order"], heads["fetched"])
+        pages = self._drawn(pages, heads["order"], heads["fetched"], now)
         level = self._level(pages)
-        names, until, soon, held = self._closed(heads, now)
-        levels: Floats | float = level
-        if self._of_hosts and self.plan.priced:
-            levels = level + np.array([self._of_hosts.get(name, 0.0) for name in names.tolist()])
         visited = (heads["fetched"].astype(np.int64) + FETCHED_FROM) * MICROSECONDS
-        waits = self.plan.waits(pages, levels)
+        waits = self.plan.waits(pages, level)
         due = visited + _microseconds(waits)
         horizon = now + _microseconds(self._horizons(heads["order"], np.full(len(heads), now)))
         again = np.minimum(due, horizon)
-        # Of several pages of one host, only the most overdue is queued.
-        by_due = np.argsort(due, kind="stable")
-        double = np.ones(len(heads), np.bool_)
-        double[by_due[np.unique(names[by_due], return_index=True)[1]]] = False
-        until = np.where(double, np.maximum(until, soon), until)
-        open_ = until <= now if self.plan.priced else np.ones(len(heads), np.bool_)
+        worth = self.plan.values(pages, np.maximum(now - visited, 0) / MICROSECONDS)
+        hosts = self._hosts_of(heads, worth if self.plan.priced else -due, now)
+        open_ = hosts.open_ if self.plan.priced else np.ones(len(heads), np.bool_)
         if ahead:
             after = urls.planned.next()
             chosen = open_ & (due <= (due if last or after is None else after))
@@ -442,70 +499,99 @@ class Revisits:
             chosen = open_ & (due <= now)
         if np.count_nonzero(chosen) > most:
             chosen[np.argsort(np.where(chosen, due, np.iinfo(np.int64).max), kind="stable")[most:]] = False
-        late = ~open_ & (due <= now)
-        if late.any():
-            if not ahead:  # an earlier look of this call or of another one has counted it
-                self._raise_hosts(names[late & ~held])
-            again = np.where(late, until, again)
-        if ahead and not chosen.all():
-            again = np.maximum(again, now + 1)
-        if not chosen.all():
-            urls.planned.put(cards.filter(~chosen), np.maximum(again, now + 1)[~chosen])
-            self._note(pages.take(~chosen), waits[~chosen], (again - now)[~chosen] / MICROSECONDS)
         count = int(np.count_nonzero(chosen))
-        if count:
-            ready = cards.filter(chosen)
+        if self.plan.priced and not open_.all():
+            after_rest, in_turn = self._after_rest(pages, hosts, visited, horizon)
+            again = np.where(open_, again, after_rest)
+            chosen |= hosts.resting & in_turn & (due <= now)
+        # A page ahead of its time whose host is closed would be the first one again for the next look of this call.
+        aside = ~chosen & ~open_ & ahead
+        if aside.any():
+            self._aside.append((cards.filter(aside), again[aside]))
+        back = ~chosen & ~aside
+        if back.any():
+            urls.planned.put(cards.filter(back), np.maximum(again, now + 1)[back])
+        if not chosen.all():
+            self._note(pages.take(~chosen), waits[~chosen], (again - now)[~chosen] / MICROSECONDS)
+        if chosen.any():
             classes = None
             if self.plan.priced:
-                worth = self.plan.values(pages.take(chosen), (now - visited[chosen]) / MICROSECONDS)
-                classes = self._classes(worth)
-                self._lower_hosts(names[chosen])
-            urls.queue_waiting(ready, classes)
-            self._move(-REVISIT_STEPS_AHEAD * count if ahead else count)
+                classes = self._classes(worth[chosen])
+                self._lower_hosts(hosts.names[chosen])
+            urls.queue_waiting(cards.filter(chosen), classes)
+            early = int(np.count_nonzero(due[chosen] > now))
+            self._move(int(np.count_nonzero(chosen)) - early - REVISIT_STEPS_AHEAD * early)
             self._awaited.append((now, count))
             self._waiting += count
-        return count, int(until[~chosen].min(initial=INSTANT_MAX))
+            for at in hosts.until[chosen & ~open_].tolist():
+                heapq.heappush(self._resting, at)
+        return count, int(hosts.until[~chosen].min(initial=INSTANT_MAX))
 
     def _classes(self, worth: Floats) -> npt.NDArray[np.uint8]:
-        """Returns the classes of values: that of a new URL with the same value, which is priority / rate, with the rate
-        of a page of which nothing is known."""
+        """Returns the classes of the values of due pages, above that of a new URL with the same value: classes are drawn
+        by chance, so all new URLs below the price would get as many visits as the due pages. While a crawl grows from
+        one seed, the price is far below the value of any new URL, so these come first."""
         if self._discovery_share is not None:
-            return np.full(len(worth), 15, np.uint8)
-        return classes_of(np.clip(worth * _PRIOR_RATE, 0.0, 1.0))
+            return np.full(len(worth), CLASSES - 1, np.uint8)
+        same = classes_of(np.clip(worth / _PRIOR_WORTH, 0.0, 1.0))
+        return np.minimum(same.astype(np.intp) * REVISIT_CLASSES_ABOVE, CLASSES - 1).astype(np.uint8)
 
-    def _closed(
-        self, heads: Heads, now: Instant
-    ) -> tuple[npt.NDArray[np.uint64], Instants, Instants, npt.NDArray[np.bool_]]:
-        """Returns, for each page, the hash of its host, the instant until which this host is busy or resting, the
-        instant at which it may be open after one more request, and whether operators hold the queue of the page."""
+    def _hosts_of(self, heads: Heads, rank: npt.NDArray[Any], now: Instant) -> _Hosts:
+        """Returns the hosts of these pages. Each has one queued page at most, of these the one of the highest rank."""
         tables = self._tables
         rows = tables.queues.find(np.ascontiguousarray(heads["queue"]))
         there = rows != NONE
         hosts = np.where(there, tables.queues.host[np.where(there, rows, 0).astype(np.intp)], 0).astype(np.intp)
         names = np.where(there, tables.hosts.hash[hosts], heads["queue"])
-        until = np.where(there, tables.hosts.rest_until[hosts], 0)
-        busy = there & (tables.hosts.in_flight[hosts] > 0)
-        stopped = np.zeros(len(rows), np.bool_)
+        gap = (np.maximum(tables.hosts.gap[hosts], REVISIT_CLOSED_SECONDS) * MICROSECONDS).astype(np.int64)
+        until = np.maximum(np.where(there, tables.hosts.rest_until[hosts], 0), now)
+        until += np.where(there & (tables.hosts.in_flight[hosts] > 0), gap, 0)
+        taken, shut, stopped = (np.zeros(len(rows), np.bool_) for _ in range(3))
         if there.any():
             known = rows[there].astype(np.uint32)
             free, held, _ = self._turns.judged(known, now)
-            stopped[there] = held
-            busy[there] |= ~free | held | (tables.urls.backlog.waiting(known) > 0)
-        gap = np.maximum(tables.hosts.gap[hosts], REVISIT_CLOSED_SECONDS) * MICROSECONDS
-        soon = now + gap.astype(np.int64)
-        until = np.where(busy, np.maximum(until, soon), until)
+            shut[there], stopped[there] = ~free | held, held
+            taken[there] = tables.urls.backlog.waiting(known) > 0
+        first = np.argsort(-rank, kind="stable")
+        double = np.ones(len(rows), np.bool_)
+        double[first[np.unique(names[first], return_index=True)[1]]] = False
+        taken |= double
         # Nobody knows when an operator will resume a queue.
-        return names, np.where(stopped, np.maximum(until, now + instant(REVISIT_HELD_SECONDS)), until), soon, stopped
+        until = np.where(stopped, np.maximum(until, now + instant(REVISIT_HELD_SECONDS)), until)
+        usable, soon = ~taken & ~shut, until <= now + instant(REVISIT_AWAITED_SECONDS)
+        # The page after the next one is chosen in the middle of the rest between them, of all that are due by then.
+        return _Hosts(
+            names,
+            np.where(taken, until + gap // 2, np.where(shut, np.maximum(until, now + gap), until)),
+            usable & (until <= now),
+            usable & (until > now) & soon,
+            taken & ~stopped,
+        )
 
-    def _raise_hosts(self, names: npt.NDArray[np.uint64]) -> None:
-        """A page that is due while its host is closed raises the price of the host."""
-        for name in names.tolist():
+    def _after_rest(
+        self, pages: PlannedPages, hosts: _Hosts, visited: Instants, horizon: Instants
+    ) -> tuple[Instants, npt.NDArray[np.bool_]]:
+        """Returns when to look again at pages whose hosts are closed, and which of them may be next at their hosts.
+
+        A host with more due pages than its gap allows has a price of its own above that of all, so that few pages
+        compete for each of its visits, and the most valuable of these is looked at first.
+        """
+        assert self.plan is not None
+        assert self.level is not None
+        levels = self.level + np.array([self._of_hosts.get(name, 0.0) for name in hosts.names.tolist()])
+        due = visited + _microseconds(self.plan.waits(pages, levels))
+        in_turn = due <= hosts.until
+        for name in hosts.names[in_turn & hosts.taken].tolist():
             if name in self._of_hosts or len(self._of_hosts) < REVISIT_HOSTS_PRICED_MAX:
                 self._of_hosts[name] = self._of_hosts.get(name, 0.0) + REVISIT_HOST_STEP
+        with np.errstate(divide="ignore"):
+            worth = np.log(self.plan.values(pages, (hosts.until - visited) / MICROSECONDS)) - levels
+        rank = np.clip(_RANKS / 2 - _RANKS / 4 * worth, 0, _RANKS).astype(np.int64)
+        return np.where(in_turn, hosts.until + rank, np.maximum(hosts.until, np.minimum(due, horizon))), in_turn
 
     def _lower_hosts(self, names: npt.NDArray[np.uint64]) -> None:
         for name in names.tolist() if self._of_hosts else ():
-            left = self._of_hosts.get(name, 0.0) - REVISIT_HOST_STEP
+            left = self._of_hosts.get(name, 0.0) - REVISIT_HOST_STEP * REVISIT_HOST_COMPETING
             if left > 0:
                 self._of_hosts[name] = left
             else:
@@ -528,9 +614,9 @@ class Revisits:
             owed = self._owed + self._discovery_share * (found + count) - found
             self._owed = min(max(owed, -REVISIT_OWED_MAX), REVISIT_OWED_MAX)
         elif found and self.plan.priced and self.level is not None:
-            worth = heads["priority"][new] / _PRIOR_RATE
-            above = int(np.count_nonzero(np.log(np.maximum(worth, 1e-300)) >= self.level))
-            self._move(above - REVISIT_STEPS_AHEAD * (found - above))
+            worth = heads["priority"][new] * _PRIOR_WORTH
+            below = int(np.count_nonzero(np.log(np.maximum(worth, 1e-300)) < self.level))
+            self._move(-REVISIT_STEPS_AHEAD * below)
 
     def _use_lost(self) -> None:
         """Fetches that nobody used lower the level."""
@@ -557,7 +643,10 @@ class Revisits:
 
     def _forget_awaited(self, now: Instant) -> None:
         """Counts pages no more that cannot be leased soon: their queue was paused or deleted meanwhile."""
-        while self._awaited and self._awaited[0][0] <= now - instant(REVISIT_AWAITED_SECONDS):
+        while self._resting and self._resting[0] <= now:
+            self._awaited.append((heapq.heappop(self._resting), 1))
+            self._waiting += 1
+        while self._awaited and self._awaited[0][0] <= now - self._awaited_most:
             self._waiting -= self._awaited.popleft()[1]
         self._leave_awaited(self._waiting - len(self._tables.urls.backlog))
 
