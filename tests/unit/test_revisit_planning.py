@@ -329,7 +329,7 @@ def test_the_level_follows_a_crawl_that_grows_from_one_page():
     begun = world.frontier.statistics()["revisits"]["price"]
     world.discover(*pages(100))
     crawl(world, 150, 1.0)
-    # At a hundred times the interval, a visit has more than a thousand times the value. The price starts at a part of it.
+    # At a hundred times the interval, a visit has over a thousand times the value. The price jumps to a part of it.
     assert world.frontier.statistics()["revisits"]["price"] > 150 * begun
 
 
@@ -386,3 +386,17 @@ def test_a_host_with_more_due_pages_than_its_gap_allows_is_visited_as_often_as_i
     assert len(visits) > 1_100, "the rate is used"
     assert sum("large" in url for url in visits) > 100, "a gap of 10 s allows 120"
     assert [] == recount(world.frontier)
+
+
+def test_a_rate_is_drawn_again_after_each_horizon_and_not_before():
+    world = World(delay=0, revisit="optimal", rate=1.0)
+    world.discover(*pages(20))
+    crawl(world, 60, 1.0)
+    found = []
+    for seconds in (0.0, 10.0, 150.0, 150.0):  # the horizon is five times the 20 seconds of a visit of each page
+        world.clock.move(seconds)
+        found.append(tuple(world.frontier.explain(url).revisit.next_fetch_at for url in pages(20)))
+    same = [sum(one == other for one, other in zip(found[0], later, strict=True)) for later in found]
+    assert [20] == same[:1]
+    assert same[1] > 10
+    assert max(same[2:]) <= 3

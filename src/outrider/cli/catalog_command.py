@@ -24,7 +24,9 @@ _EXAMPLES = (
 )
 @click.option("--follow", is_flag=True, help="Continue with new pages until Ctrl-C.")
 @click.option("--anew", is_flag=True, help="Remove the tables of this catalog first, and make them again.")
-@click.option("--detach", metavar="YYYY-MM", help="Only detach this month of page_content, in PostgreSQL.")
+@click.option(
+    "--detach", metavar="YYYY-MM", help="Only detach this month of page_content, in PostgreSQL.  [default: none]"
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def catalog_command(directory: str, to: str, follow: bool, anew: bool, detach: str | None, as_json: bool) -> int:
     """Write the pages and URLs of the crawl in DIR into a database, each page once.

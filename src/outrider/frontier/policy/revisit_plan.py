@@ -89,7 +89,10 @@ class PlannedPages:
     @classmethod
     def joined(cls, parts: Iterable[Self]) -> Self:
         """Returns the pages of all parts, at least one, without their signals."""
-        return cls(*(np.concatenate(columns) for columns in zip(*(part.columns for part in parts), strict=True)))
+        theta, confidence, interval, memory, importance = map(
+            np.concatenate, zip(*(part.columns for part in parts), strict=True)
+        )
+        return cls(theta, confidence, interval, memory, importance)
 
     def model(self) -> SignalModel:
         """Returns how the changes of these pages are signalled; some page must have a date."""

@@ -39,7 +39,7 @@ from outrider.frontier.policy.revisit_plan import Heard, Plan, PlannedPages
 from outrider.frontier.policy.revisit_rules import Shown
 from outrider.frontier.policy.signal_values import host_quality
 from outrider.frontier.policy.visit_values import age, freshness
-from outrider.frontier.priority import CLASSES, classes_of
+from outrider.frontier.priority import classes_of
 from outrider.frontier.schedule.host_schedule import HostSchedule
 from outrider.frontier.state.hosts import NONE, mixed
 from outrider.frontier.state.tables import Tables
@@ -51,6 +51,7 @@ from outrider.limits import (
     CHANGE_CONFIDENCE_VAGUE,
     CHANGE_RATE_FAR,
     CHANGE_SECONDS_PRIOR,
+    CLASSES,
     HOST_SIGNALS_JUDGED_MIN,
     HOST_SIGNALS_VISITS_MIN,
     INSTANT_MAX,
@@ -453,7 +454,8 @@ class Revisits:
                 looks -= len(cards)
                 self.looks += len(cards)
                 closed = len(self._aside)
-                queued, opened_at = self._choose(cards, now, early if ahead else need, ahead=ahead, last=tries + 1 >= REVISIT_TRIES_AHEAD)
+                most, last = early if ahead else need, tries + 1 >= REVISIT_TRIES_AHEAD
+                queued, opened_at = self._choose(cards, now, most, ahead=ahead, last=last)
                 opens = min(opens, opened_at)
                 if ahead and not queued and self.plan.known_level is not None:
                     return  # no page is due by its rule, even without a stretch
@@ -528,9 +530,12 @@ class Revisits:
         return count, int(hosts.until[~chosen].min(initial=INSTANT_MAX))
 
     def _classes(self, worth: Floats) -> npt.NDArray[np.uint8]:
-        """Returns the classes of the values of due pages, above that of a new URL with the same value: classes are drawn
-        by chance, so all new URLs below the price would get as many visits as the due pages. While a crawl grows from
-        one seed, the price is far below the value of any new URL, so these come first."""
+        """Returns the classes of the values of due pages.
+
+        They are above that of a new URL with the same value, because classes are drawn by chance: otherwise all new
+        URLs below the price together would get as many visits as the due pages. While a crawl grows from one seed, the
+        price is far below the value of any new URL, so these come first.
+        """
         if self._discovery_share is not None:
             return np.full(len(worth), CLASSES - 1, np.uint8)
         same = classes_of(np.clip(worth / _PRIOR_WORTH, 0.0, 1.0))
