@@ -215,7 +215,8 @@ def contents_of(frontier: Frontier) -> dict[str, Any]:
 
 def _without_younger(url: UrlStatus) -> dict[str, Any]:
     """Without fields younger than the golden files."""
-    return {name: value for name, value in dataclasses.asdict(url).items() if name != "unique_key"}
+    younger = {"unique_key", "discovered_at", "fetched_at"}
+    return {name: value for name, value in dataclasses.asdict(url).items() if name not in younger}
 
 
 def _without_state(host: HostStatus) -> dict[str, Any]:

@@ -38,6 +38,7 @@ from outrider.limits import (
     NAME_CHARACTERS_MAX,
     REFERRER_BYTES_MAX,
     ROBOTS_BYTES_MAX,
+    SIGNALS_BYTES,
     TEXT_DIGEST_BYTES,
     UNIQUE_KEY_BYTES_MAX,
     URL_BYTES_MAX,
@@ -390,6 +391,7 @@ RECORD: dict[str, tuple[Callable[[Case], Any], int | None]] = {
     "digest": (lambda case: "ab" * case.size, DIGEST_BYTES_MAX),
     "text_digest": (lambda case: "cd" * case.size, TEXT_DIGEST_BYTES),
     "warc_record": (lambda case: "ef" * case.size, WARC_MARK_BYTES),
+    "signals": (lambda case: "01" * case.size, SIGNALS_BYTES),
     "etag": (lambda case: text(case.size, case.letter), VALIDATOR_BYTES_MAX),
     "last_modified": (lambda case: text(case.size, case.letter), VALIDATOR_BYTES_MAX),
     "metadata": (lambda case: metadata(max(case.size, 8)), METADATA_BYTES_MAX),
@@ -469,7 +471,8 @@ FIELDS: dict[str, Field] = {
     ),
     "warc_record": Field(
         outcome("warc_record", lambda case: b"\xff" * case.size, lambda case: of_record(case, "warc_record")),
-        WARC_MARK_BYTES,
+        SIGNALS_BYTES,
+    WARC_MARK_BYTES,
     ),
     "metadata": Field(
         outcome("metadata", lambda case: metadata(case.size), lambda case: of_record(case, "metadata")),

@@ -1,7 +1,7 @@
 //! The shell of the last parts of cards' bodies.
 
 use outrider_kernels::backlog::HEAD_BYTES;
-use outrider_kernels::extras::{fields_of, Cards, FIELDS_MAX};
+use outrider_kernels::extras::{fields_of, Cards};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
@@ -25,7 +25,7 @@ pub fn with_extras<'py>(
     let declared = text_of(fields)?;
     let fields = fields_of(declared).ok_or_else(|| {
         PyValueError::new_err(format!(
-            "fields {declared}: give at most {FIELDS_MAX} as d:bytes t:str, each once, and digests first"
+            "fields {declared}: declare them as d:bytes t:str, each letter once, and digests first"
         ))
     })?;
     let (heads, bodies) = (Octets::of_items(heads, HEAD_BYTES, "heads")?, Octets::of(arena)?);

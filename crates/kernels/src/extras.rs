@@ -6,9 +6,6 @@ use crate::siphash::Fingerprinter;
 const FLAGS: usize = 65;
 const HAS_CONTENT: u8 = 1;
 
-/// The short form of a MessagePack map has no more fields.
-pub const FIELDS_MAX: usize = 15;
-
 /// A field of a record: the letter by which a body names it, and whether its values are texts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field {
@@ -31,7 +28,7 @@ pub fn fields_of(declared: &str) -> Option<Vec<Field>> {
         }
         found.push(Field { name, is_text: kind == "str" });
     }
-    (found.len() <= FIELDS_MAX && !found.first()?.is_text).then_some(found)
+    (!found.first()?.is_text).then_some(found)
 }
 
 /// Cards under construction.
@@ -101,8 +98,10 @@ fn pack(fields: &[Field], values: &[&[u8]], out: &mut Vec<u8>) -> Option<()> {
     let pairs = fields.iter().zip(values);
     let there = pairs.filter(|(_, value)| !value.is_empty());
     let count = there.clone().count() as u8;
-    if count != 0 {
-        out.push(0x80 | count);
+    match count {
+        0 => (),
+        1..16 => out.push(0x80 | count),
+        _ => out.extend_from_slice(&[0xde, 0, count]),
     }
     for (field, value) in there {
         let [by_u8, by_u16, by_u32] = match field.is_text {
