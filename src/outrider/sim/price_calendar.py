@@ -69,6 +69,8 @@ class LearnedRates:
 class PriceCalendar:
     """The scheduler. price: at the start. rates: known or learned. model: of signals, None without them."""
 
+    batch_max: Final = 1_000_000
+
     def __init__(
         self,
         pages: Pages,

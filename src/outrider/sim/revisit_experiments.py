@@ -119,13 +119,23 @@ class SettledRule:
     optimum: float
 
 
-def figures(names: tuple[str, ...], seed: int = 0, make: MakeScheduler = price_calendar) -> list[Figure]:
-    """Runs experiments by name (`EXPERIMENTS`), or all of them without a name. Raises SettingsError for an unknown
-    one. make: the scheduler under test."""
+Experiments = dict[str, Callable[[int, MakeScheduler], list[Figure]]]
+"""Experiments by name. Each needs a seed and the scheduler under test."""
+
+
+def figures(
+    names: tuple[str, ...],
+    seed: int = 0,
+    make: MakeScheduler = price_calendar,
+    experiments: Experiments | None = None,
+) -> list[Figure]:
+    """Runs experiments by name, or all of them without a name. Raises SettingsError for an unknown one. make: the
+    scheduler under test. experiments: those of this scheduler, None for `EXPERIMENTS`."""
+    known = EXPERIMENTS if experiments is None else experiments
     for name in names:
-        if name not in EXPERIMENTS:
-            raise SettingsError(f"unknown experiment {name!r}: use {', '.join(EXPERIMENTS)}")
-    return [figure for name in names or EXPERIMENTS for figure in EXPERIMENTS[name](seed, make)]
+        if name not in known:
+            raise SettingsError(f"unknown experiment {name!r}: use {', '.join(known)}")
+    return [figure for name in names or known for figure in known[name](seed, make)]
 
 
 def five_pages(seed: int, make: MakeScheduler) -> list[Figure]:
@@ -378,7 +388,7 @@ def formulas(seed: int, make: MakeScheduler) -> list[Figure]:
     ]
 
 
-EXPERIMENTS: Final[dict[str, Callable[[int, MakeScheduler], list[Figure]]]] = {
+EXPERIMENTS: Final[Experiments] = {
     "E1": five_pages,
     "E2": five_ages,
     "E3": equal_or_proportional,
@@ -390,7 +400,7 @@ EXPERIMENTS: Final[dict[str, Callable[[int, MakeScheduler], list[Figure]]]] = {
     "E9": hosts,
     "E10": formulas,
 }
-"""The experiments by name. Each needs a seed and the scheduler under test."""
+"""The experiments of the reference."""
 
 
 def _rate_figures(

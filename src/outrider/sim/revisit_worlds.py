@@ -89,8 +89,13 @@ class Pages:
 class Scheduler(Protocol):
     """The scheduler under test. Pages are row numbers of `Pages`, times are units of the virtual clock."""
 
-    looks: int
-    """How often the due time of a page was computed to decide about a visit."""
+    @property
+    def looks(self) -> int:
+        """How often the due time of a page was computed to decide about a visit."""
+
+    @property
+    def batch_max(self) -> int:
+        """The most pages that one call of `take` may ask for."""
 
     def take(self, now: float, count: int) -> Numbers:
         """Returns at most `count` pages to visit from now on, each once."""
@@ -145,7 +150,9 @@ class VisitRecord:
 def run(
     pages: Pages, scheduler: Scheduler, budget: float, seconds: float, *, seed: int, batch: int = 10
 ) -> VisitRecord:
-    """Runs a scheduler for a time of `seconds` units, with `budget` slots per unit, `batch` of them at once."""
+    """Runs a scheduler for a time of `seconds` units, with `budget` slots per unit, `batch` of them at once, or as many
+    as the scheduler allows."""
+    batch = min(batch, scheduler.batch_max)
     chance = np.random.default_rng(seed)
     last = np.zeros(len(pages))
     host_free = np.zeros(int(pages.host.max()) + 1) if pages.host is not None else None
@@ -159,7 +166,7 @@ def run(
         times = now + np.arange(len(taken)) / budget
         if host_free is not None and pages.host is not None:
             hosts = pages.host[taken]
-            assert np.all(host_free[hosts] <= times), "a host is not ready"
+            assert np.all(host_free[hosts] <= times + 1e-9), "a host is not ready"
             assert len(set(hosts.tolist())) == len(hosts), "a host is visited twice at once"
             host_free[hosts] = times + 1.0 / pages.host_rate
         changed = chance.random(len(taken)) < -np.expm1(-pages.rate[taken] * (times - last[taken]))
