@@ -110,7 +110,7 @@ def test_without_cards_there_are_no_rows(kernel):
         ({"fields": "d:bytes  t:str l:str m:bytes"}, ValueError, "fields d:bytes  t:str"),
         ({"fields": "d:bytes té:str l:str m:bytes"}, ValueError, "fields d:bytes té:str"),
         ({"fields": "d:bytes t:int l:str m:bytes"}, ValueError, "t:int"),
-        ({"fields": "d:bytes " + " ".join(f"{chr(97 + more)}:str" for more in range(26))}, ValueError, "each letter once"),
+        ({"fields": "d:bytes " + " ".join(f"{one}:str" for one in "abcd")}, ValueError, "each letter once"),
         ({"fields": "d:bytes t:str"}, ValueError, "4 columns of values, not 2"),
         ({"fields": b"d:bytes"}, TypeError, "a str is asked for, not bytes"),
         ({"fields": "\ud800"}, UnicodeEncodeError, "surrogates not allowed"),

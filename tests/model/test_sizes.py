@@ -471,8 +471,7 @@ FIELDS: dict[str, Field] = {
     ),
     "warc_record": Field(
         outcome("warc_record", lambda case: b"\xff" * case.size, lambda case: of_record(case, "warc_record")),
-        SIGNALS_BYTES,
-    WARC_MARK_BYTES,
+        WARC_MARK_BYTES,
     ),
     "metadata": Field(
         outcome("metadata", lambda case: metadata(case.size), lambda case: of_record(case, "metadata")),

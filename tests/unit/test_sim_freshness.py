@@ -15,6 +15,8 @@ from outrider.cli import main as cli
 from outrider.errors import SettingsError
 from outrider.frontier.policy.revisit_rules import DAY, Halving, Uniform
 from outrider.frontier.policy.visit_values import price_of
+from outrider.sim.frontier_experiments import coverage_of, frontier_figures
+from outrider.sim.frontier_scheduler import FrontierScheduler
 from outrider.sim.price_calendar import LearnedRates, PriceCalendar, price_calendar
 from outrider.sim.published_rates import azar_rates, lambda_crawl_rates, moments, notified_shares
 from outrider.sim.revisit_experiments import CGM, EXPERIMENTS, Figure, figures, settle
@@ -210,3 +212,31 @@ def test_each_picture_of_the_docs_is_inside_its_frame_and_on_a_page(project, nam
         assert len(points) > 10
         assert all(0 <= x <= width and 0 <= y <= height for x, y in points)
     assert re.search(rf"\]\(pictures/{file}\)", (project / "docs" / "frontier.md").read_text("utf-8"))
+
+
+@pytest.mark.parametrize("factor", [0.2, 5.0])
+def test_the_price_of_the_frontier_finds_the_optimum_within_its_budget(factor):
+    scheduler = FrontierScheduler(SMALL, budget=BUDGET, seed=1, price=best_price() * factor, step=0.01)
+    visits, shares = ratios(scheduler, 100.0, 60.0)
+    assert min(shares) > 0.99
+    assert visits.idle <= 2  # the rate begins with as many tokens as a second has, or two
+    assert visits.looks < 2 * len(visits.page)
+
+
+def test_the_frontier_has_no_signals_in_experiments():
+    with pytest.raises(SettingsError, match="scheduler of reference"):
+        FrontierScheduler(SMALL, budget=BUDGET, seed=1).signalled(np.array([1]), np.array([1]), 0.0)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["E5", "E6", "E7", "E9"])
+def test_the_frontier_meets_the_figures_of_its_experiments(name):
+    assert [] == [figure for figure in frontier_figures((name,)) if not figure.passed]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("new", [5, 20, 50])
+def test_new_pages_and_visits_share_a_budget_about_as_well_as_the_best_fixed_share(new):
+    one, first, half = (coverage_of(new, share, 0) for share in (None, 1.0, 0.5))
+    assert one > 0.96 * max(first, half)
+    assert new < 50 or one > 1.1 * first
