@@ -60,6 +60,9 @@ _DATE: Final = re.compile(
 _DIGEST: Final = re.compile(r"(?:sha-?1:)?([A-Z2-7]{32}|[0-9a-fA-F]{40})", re.IGNORECASE).fullmatch
 _HEX_DIGITS: Final = 40
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+# What `zipfile` raises for content that it cannot unpack. NotImplementedError: a packing method or a version that it
+# does not support. RuntimeError: the file needs a password.
+_NOT_UNPACKED: Final = (zipfile.BadZipFile, zlib.error, EOFError, struct.error, NotImplementedError, RuntimeError)
 _ZIP_END: Final = struct.Struct("<4s4H2IH")  # of the list of files: section 4.3.16 of the ZIP specification
 _ZIP_TAIL_BYTES: Final = _ZIP_END.size + 0xFFFF
 _ZIP64_PLACE: Final = struct.Struct("<4sIQI")
@@ -135,7 +138,7 @@ def records_of(path: str) -> Iterator[tuple[RecordSource, ReadRecord] | Fault]:
             try:
                 with package.open(name) as stream:
                     yield from _read(RecordSource(stream, name))
-            except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+            except _NOT_UNPACKED as error:
                 yield Fault(name, f"it cannot be unpacked ({error})", is_damage=True)
 
 
@@ -161,7 +164,7 @@ def _records_in_package(file: BinaryIO, path: str) -> Iterator[tuple[str, zipfil
     size = file.tell()
     try:
         package = zipfile.ZipFile(file)
-    except (zipfile.BadZipFile, ValueError, NotImplementedError, struct.error) as error:
+    except (*_NOT_UNPACKED, ValueError) as error:
         raise NamedPathError(f"{path!r} is not a WACZ ({error})") from None
     with package:
         infos = [one for one in package.infolist() if form_of_archive(one.filename) in RECORD_FILES]
