@@ -180,10 +180,9 @@ class ParquetCatalog:
                     os.close(descriptor)
                 if opened != os.path.dirname(path):
                     os.replace(opened, path)
-        except BaseException:
-            with suppress(OSError):
+        finally:
+            with suppress(OSError):  # after a good end it has the other name
                 os.unlink(path + _TEMPORARY)
-            raise
 
     def _remove_parts(self, length: int) -> None:
         """Removes parts that begin at `length` or after it, and temporary files."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from typing import Any, Final, TypeVar
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -154,12 +154,11 @@ class PostgresCatalog:
 
     def open(self, *, anew: bool = False) -> Stored:
         self.close()
-        with self._explained():
-            try:
-                return self._run(self._opened(anew))
-            except BaseException:
-                self.close()
-                raise
+        with self._explained(), ExitStack() as undo:
+            undo.callback(self.close)
+            stored = self._run(self._opened(anew))
+            undo.pop_all()
+            return stored
 
     def append(self, batch: Batch, before: Position, after: Position) -> None:
         with self._explained():

@@ -230,11 +230,11 @@ class SqliteCatalog:
         connection.execute("BEGIN IMMEDIATE")
         try:
             yield connection
-        except BaseException:
-            with suppress(sqlite3.Error):
-                connection.execute("ROLLBACK")
-            raise
-        connection.execute("COMMIT")
+            connection.execute("COMMIT")
+        finally:
+            if connection.in_transaction:
+                with suppress(sqlite3.Error):
+                    connection.execute("ROLLBACK")
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
