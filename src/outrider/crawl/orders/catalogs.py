@@ -193,16 +193,11 @@ def follow_directory(directory: str, to: str, *, follow: bool, anew: bool, talk:
         follower.complete()
         if follow:
             say(f"following into {follower.note.to}; Ctrl-C ends", talk)
-            follower.follow(_waiting)
+            follower.follow(threading.Event().wait)
     finally:
         follower.close()
         listed.close()
     return follower.note
-
-
-def _waiting(seconds: float) -> bool:
-    time.sleep(seconds)
-    return False
 
 
 def detach_month(to: str, month: str) -> list[str]:
