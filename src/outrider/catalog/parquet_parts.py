@@ -26,7 +26,7 @@ import pyarrow.parquet
 from outrider.catalog.destination import CatalogError, CatalogInUseError, FullCatalogError, Stored
 from outrider.catalog.line_file import Position
 from outrider.catalog.rows import Batch, ContentRow, ListedUrl, RobotsRow
-from outrider.catalog.schema import PAGE_CONTENT, ROBOTS_CACHE, SCHEMA_VERSION, CellKind, TableColumn
+from outrider.catalog.schema import PAGE_CONTENT, ROBOTS_CACHE, SCHEMA_VERSION, URLS, CellKind, TableColumn
 from outrider.clock import ClockFunction, Instant, elapsed, instant
 from outrider.errors import OutriderError
 from outrider.limits import CATALOG_PART_BYTES, CATALOG_PART_SECONDS, CATALOG_POSITION_BYTES_MAX
@@ -41,19 +41,14 @@ _VISITS: Final = (
     TableColumn("url_hash", CellKind.HASH),
     *PAGE_CONTENT.columns[2:],
 )
-_LISTED: Final = (
-    TableColumn("url_hash", CellKind.HASH),
-    TableColumn("url", CellKind.TEXT),
-    TableColumn("host", CellKind.TEXT),
-    TableColumn("host_hash", CellKind.WHOLE),
-    TableColumn("depth", CellKind.WHOLE),
-    TableColumn("source_url_hash", CellKind.HASH),
-    TableColumn("discovered_at", CellKind.INSTANT),
-    TableColumn("priority", CellKind.REAL),
-    TableColumn("last_fetched_at", CellKind.INSTANT),
-    TableColumn("next_fetch_at", CellKind.INSTANT),
-    TableColumn("last_status_code", CellKind.WHOLE),
-    TableColumn("state", CellKind.TEXT),
+# Ids, copies, and results of visits, which `page_content` has.
+_NOT_LISTED: Final = frozenset(
+    ("id", "normalized_url", "fetch_count", "last_content_hash", "last_simhash", "content_length", "content_type")
+)
+_LISTED: Final = tuple(
+    TableColumn("source_url_hash", CellKind.HASH) if column.name == "source_url_id" else column
+    for column in URLS.columns
+    if column.name not in _NOT_LISTED
 )
 _LISTS: Final = {"urls": _LISTED, "robots_cache": tuple(ROBOTS_CACHE.columns)}
 _TYPES: Final = {
