@@ -5,38 +5,26 @@ from __future__ import annotations
 import pytest
 
 from catalogs import ParquetPlace, line, listed, written
-from contract.test_catalogs import (
-    completed,
-    follower,
-    pages,
-    test_a_catalog_of_a_later_release_is_refused,
-    test_a_file_that_was_cut_is_refused_until_its_lines_are_there_again,
-    test_a_line_that_cannot_be_read_is_counted_and_the_next_one_is_stored,
-    test_a_position_of_another_crawl_is_refused_with_the_way_out,
-    test_a_position_that_another_process_moved_is_refused,
-    test_a_robots_file_is_stored_and_replaced,
-    test_a_second_run_adds_only_the_new_lines,
-    test_an_edited_line_before_the_position_is_noticed,
-    test_an_unfinished_line_waits_for_its_end,
-    test_values_that_do_not_fit_are_cut_and_counted,
-    tokens,
-)
+from contract import test_catalogs as contract
+from contract.test_catalogs import completed, follower, tokens
 from outrider.catalog.destination import CatalogError
 from outrider.catalog.parquet_parts import ParquetCatalog
 
 CONTRACT = (
-    pages,
-    test_a_catalog_of_a_later_release_is_refused,
-    test_a_file_that_was_cut_is_refused_until_its_lines_are_there_again,
-    test_a_line_that_cannot_be_read_is_counted_and_the_next_one_is_stored,
-    test_a_position_of_another_crawl_is_refused_with_the_way_out,
-    test_a_position_that_another_process_moved_is_refused,
-    test_a_robots_file_is_stored_and_replaced,
-    test_a_second_run_adds_only_the_new_lines,
-    test_an_edited_line_before_the_position_is_noticed,
-    test_an_unfinished_line_waits_for_its_end,
-    test_values_that_do_not_fit_are_cut_and_counted,
+    "pages",
+    "test_a_catalog_of_a_later_release_is_refused",
+    "test_a_file_that_was_cut_is_refused_until_its_lines_are_there_again",
+    "test_a_line_that_cannot_be_read_is_counted_and_the_next_one_is_stored",
+    "test_a_position_of_another_crawl_is_refused_with_the_way_out",
+    "test_a_position_that_another_process_moved_is_refused",
+    "test_a_robots_file_is_stored_and_replaced",
+    "test_a_second_run_adds_only_the_new_lines",
+    "test_an_edited_line_before_the_position_is_noticed",
+    "test_an_unfinished_line_waits_for_its_end",
+    "test_values_that_do_not_fit_are_cut_and_counted",
 )
+"""The fixture and the tests of all kinds that also apply to a folder: its rows have no ids."""
+globals().update({name: getattr(contract, name) for name in CONTRACT})
 
 
 @pytest.fixture
