@@ -175,6 +175,32 @@ def test_a_worker_is_referred_to_the_server_for_rule_and_rate(
     assert "outrider serve" in message
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "way_out"), [("catalog", "sqlite:x.db", "outrider export"), ("archive", "file:x", "stay")]
+)
+def test_a_worker_refuses_destinations_that_it_would_ignore(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    value: str,
+    way_out: str,
+) -> None:
+    words = ["work", "http://127.0.0.1:9", "-o", str(tmp_path / "out")]
+    variable = f"OUTRIDER_{name.upper()}"
+    monkeypatch.setenv(variable, value)
+    assert 2 == run(words)
+    message = capsys.readouterr().err
+    assert variable in message
+    assert way_out in message
+    assert not (tmp_path / "out").exists()
+    monkeypatch.delenv(variable)
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "outrider.toml").write_text(f'{name} = "{value}"\n')
+    assert 2 == run(words)
+    assert "remove the line" in capsys.readouterr().err
+
+
 def test_a_server_with_a_function_of_pages_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert 2 == run(["serve", str(tmp_path / "out"), "--http", "127.0.0.1:0", "--revisit", "os.path:join"])
     assert "outrider work" in capsys.readouterr().err

@@ -441,6 +441,22 @@ def _refuse_revisits(flags: Mapping[str, Any]) -> None:
         )
 
 
+def _refuse_destinations(output: str, environment: Mapping[str, object], kept: Mapping[str, object]) -> None:
+    """Raises SettingsError for a catalog or an archive in object storage: a worker would ignore them. A flag for them
+    does not exist."""
+    for name, reason in _NOT_OF_WORKERS.items():
+        if name in environment:
+            raise SettingsError(f"OUTRIDER_{name.upper()} is set, but {reason}; unset it")
+        if name in kept:
+            raise SettingsError(f"{os.path.join(output, SETTINGS_FILE)} has {name}, but {reason}; remove the line")
+
+
+_NOT_OF_WORKERS: Final = {
+    "catalog": "a worker fills no catalog (`outrider export DIR… --what pages --to FILE` merges the pages of workers)",
+    "archive": "a worker uploads nothing (its WARC files stay in its directory)",
+}
+
+
 def work(flags: Mapping[str, Any], server: Server, *, say: Callable[[str], None] = lambda _: None) -> WorkerEnd:
     """Works for a server until its frontier has no work left. flags: options of a crawl, `output` among them."""
     from outrider.crawl.setup.directory import inspect, kept_settings
@@ -454,7 +470,9 @@ def work(flags: Mapping[str, Any], server: Server, *, say: Callable[[str], None]
     except ForeignStoreError:
         if not _is_begun(output):
             raise
-    options = resolved({**flags, "output": output}, from_environment(os.environ), kept_settings(output).options, output)
+    environment, kept = from_environment(os.environ), kept_settings(output).options
+    _refuse_destinations(output, environment, kept)
+    options = resolved({**flags, "output": output}, environment, kept, output)
 
     async def run() -> WorkerEnd:
         return await CrawlWorker(options, server, hosts=read_hosts(options.hosts), say=say).run()
