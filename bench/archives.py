@@ -1,4 +1,4 @@
-"""Exports and imports of an archive: time and memory, beside `cdxj-indexer` and `wacz create` on the same files.
+"""Exports and imports of an archive: time and memory, compared with `cdxj-indexer` and `wacz create` on the same files.
 
 The pages are made: words of a small vocabulary, another page each, in the files that a crawl would leave. Everything is
 a whole program, with its start. The peers are in `.venv-judges`; without them, their rows are left out.
@@ -57,8 +57,8 @@ def make_crawl(place: Path, pages: int) -> None:
 
 def _row(name: str, form: str, found: Measured, theirs: Measured | None = None) -> tuple[object, ...]:
     per_page = 1e6 / PAGES
-    beside = ratio(theirs.cpu_seconds, found.cpu_seconds) if theirs is not None else None
-    return name, form, found.wall_seconds, found.cpu_seconds * per_page, found.peak_bytes / (1 << 20), beside
+    times = ratio(theirs.cpu_seconds, found.cpu_seconds) if theirs is not None else None
+    return name, form, found.wall_seconds, found.cpu_seconds * per_page, found.peak_bytes / (1 << 20), times
 
 
 def tables() -> list[Table]:

@@ -60,7 +60,7 @@ def test_a_crawl_fills_its_catalog(crawled):
     expected = {name: status["urls"][words.get(name, name)] for name in (*words, "queued")}
     assert {name: count for name, count in expected.items() if count} == counts
     assert [(0, 0, "")] * 2 == [
-        (catalog["behind_lines"], catalog["behind_bytes"], catalog["problem"]) for catalog in status["catalogs"]
+        (catalog["missing_lines"], catalog["missing_bytes"], catalog["problem"]) for catalog in status["catalogs"]
     ]
 
 
@@ -155,13 +155,12 @@ def test_a_catalog_that_cannot_be_used_never_stops_a_crawl(tmp_path):
         done = crawling.outrider(*arguments)
     assert OUT_OF_REACH == done.returncode
     assert "is a directory; name a file" in done.stderr
-    assert "behind" in done.stderr
+    assert "lacks 10 lines" in done.stderr
     assert f"outrider catalog {tmp_path / 'out'} --to sqlite:" in done.stderr
     assert 10 == len(crawling.pages(tmp_path / "out"))
     text = crawling.outrider("status", tmp_path / "out").stdout
     assert "state       finished" in text
-    assert "10 lines" in text
-    assert "behind" in text
+    assert "lacks 10 lines" in text
 
 
 def test_the_command_follows_a_crawl_of_another_process(tmp_path):

@@ -164,11 +164,6 @@ class Follower:
         self._open = False
         self._keep(self.note)
 
-    @property
-    def behind_bytes(self) -> int:
-        """The bytes of the file that the catalog does not have."""
-        return max(0, self._file.length() - self.note.length)
-
     # -- whole roads --------------------------------------------------------------------------------------------------
 
     def complete(self, ended: Callable[[], bool] = lambda: False) -> bool:

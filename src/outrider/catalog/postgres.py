@@ -3,8 +3,8 @@
 `page_content` is partitioned by the month of `fetched_at`. PostgreSQL accepts only unique keys with that column, so the
 primary key is (id, fetched_at), and fetches are unique by (fetch_id, fetched_at): the line of a fetch always has the
 same time. A row without a partition for its month would be refused, so the months of each batch and the next ones are
-made before it. There is no default partition, because with one PostgreSQL detaches no month concurrently. A month is
-made as a table and attached: that needs a lock beside which rows are read and written.
+made before it. There is no default partition: PostgreSQL refuses to detach a month concurrently from a table that has
+one. A month is made as a table and attached: the lock for that permits others to read and write rows.
 """
 
 from __future__ import annotations

@@ -394,15 +394,15 @@ class CrawlRun(CrawlLoop):
         self._ending = (code, words or "finished")
         with contextlib.suppress(StoreFullError):
             await self._in_books(self._output.seal)
-        behind = "; ".join(filter(None, [await self._complete(self._catalogs), await self._complete(self._uploads)]))
-        if behind and code == FINISHED:
-            code, words = UNREACHABLE, f"finished; {behind}"
+        late = "; ".join(filter(None, [await self._complete(self._catalogs), await self._complete(self._uploads)]))
+        if late and code == FINISHED:
+            code, words = UNREACHABLE, f"finished; {late}"
         told = {**statistics, "state": _state_of(self._ending[0]), "network": self._network, "left_out": left_out}
         self._result = CrawlResult(code, words or "finished", output, told, self._hook_failures.found())
 
     async def _complete(self, followers: Catalogs | ArchiveUploads | None) -> str:
-        """Waits a limited time for the catalogs, or for uploads; the user may end it. Returns in words which are
-        behind."""
+        """Waits a limited time for the catalogs, or for uploads; the user may end it. Returns in words what is not
+        complete."""
         if followers is None:
             return ""
         ending = asyncio.ensure_future(asyncio.to_thread(followers.finish))

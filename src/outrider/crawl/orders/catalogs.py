@@ -1,7 +1,7 @@
 """Catalogs of a crawl: followed by threads of a running crawl, or by the command `catalog`.
 
 A thread of a crawl only reads `pages.jsonl` and lists URLs, as other processes do. So a catalog that is out of reach,
-full or slow never stops a crawl: it is behind, and catches up.
+full or slow never stops a crawl: it lacks lines for a time, and catches up.
 """
 
 from __future__ import annotations
@@ -39,12 +39,11 @@ def catalog_command(directory: str, address: str, more: str = "") -> str:
     return f"outrider catalog {shlex.quote(directory)} --to {shlex.quote(shown_address(address))}{more}"
 
 
-def behind_text(directory: str, note: CatalogNote, lines: int, length: int) -> str:
-    """Returns in words how far a catalog is behind its crawl, and the command that helps."""
+def missing_text(directory: str, note: CatalogNote, lines: int, length: int) -> str:
+    """Returns in words which lines a catalog lacks, and the command that helps."""
     why = f" ({note.problem})" if note.problem else ""
-    return (
-        f"{counted(lines, 'line')} ({length:,} bytes) behind{why}; `{catalog_command(directory, note.to)}` completes it"
-    )
+    what = f"lacks {counted(lines, 'line')} ({length:,} bytes)" if lines else "is not complete"
+    return f"catalog {note.to} {what}{why}; `{catalog_command(directory, note.to)}` completes it"
 
 
 def _piece(look: Looks, after: str | None) -> ListPiece:
@@ -159,7 +158,7 @@ class Catalogs:
         self._ending.set()
 
     def finish(self) -> list[str]:
-        """Completes each catalog for a limited time. Returns in words which ones are behind. It may be called again."""
+        """Completes each catalog for a limited time. Returns in words which ones lack lines. It may be called again."""
         self._ended_at = time.monotonic() + CATALOG_END_SECONDS_MAX
         self._ending.set()
         for thread in self._threads:
@@ -169,7 +168,7 @@ class Catalogs:
         for one in self._followers:
             lines, length = missing_lines(path, one.note.length)
             if lines or one.note.problem:
-                found.append(f"catalog {one.note.to} is {behind_text(self._directory, one.note, lines, length)}")
+                found.append(missing_text(self._directory, one.note, lines, length))
         return found
 
 

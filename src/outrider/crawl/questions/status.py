@@ -60,11 +60,11 @@ def _uploads(path: str) -> dict[str, Any] | None:
 
 
 def _catalogs(path: str) -> list[dict[str, Any]]:
-    """Returns how far each catalog of the crawl is, with the lines and bytes of `pages.jsonl` that it does not have."""
+    """Returns the position of each catalog of the crawl, with the lines and bytes of `pages.jsonl` that it lacks."""
     found = []
     for note in read_notes(path):
         lines, length = missing_lines(os.path.join(path, FILES[PAGES]), note.length)
-        found.append({**msgspec.to_builtins(note), "behind_lines": lines, "behind_bytes": length})
+        found.append({**msgspec.to_builtins(note), "missing_lines": lines, "missing_bytes": length})
     return found
 
 
@@ -124,8 +124,9 @@ def _catalog_lines(catalogs: Sequence[Mapping[str, Any]], directory: str) -> lis
     found = []
     for one in catalogs:
         words = "complete"
-        if one["behind_lines"] or one["problem"]:
-            words = f"{counted(one['behind_lines'], 'line')} ({bytes_text(one['behind_bytes'])}) behind"
+        if one["missing_lines"] or one["problem"]:
+            missing = f"lacks {counted(one['missing_lines'], 'line')} ({bytes_text(one['missing_bytes'])})"
+            words = missing if one["missing_lines"] else "not complete"
             words += f" ({one['problem']})" if one["problem"] else ""
             words += f": outrider catalog {shlex.quote(directory)} --to {shlex.quote(one['to'])}"
         found.append(f"catalog     {one['to']}: {words}; URLs as of {one['urls_as_of'] or 'never'}")
