@@ -441,14 +441,15 @@ def _refuse_revisits(flags: Mapping[str, Any]) -> None:
         )
 
 
-def _refuse_destinations(output: str, environment: Mapping[str, object], kept: Mapping[str, object]) -> None:
-    """Raises SettingsError for a catalog or an archive in object storage: a worker would ignore them. A flag for them
-    does not exist."""
+def _refuse_destinations(options: CrawlOptions, environment: Mapping[str, object]) -> None:
+    """Raises SettingsError for a catalog or an archive in object storage: a worker would ignore them. They come from
+    the environment or from the directory's settings, for `work` has no flags for them."""
     for name, reason in _NOT_OF_WORKERS.items():
+        if not getattr(options, name):
+            continue
         if name in environment:
             raise SettingsError(f"OUTRIDER_{name.upper()} is set, but {reason}; unset it")
-        if name in kept:
-            raise SettingsError(f"{os.path.join(output, SETTINGS_FILE)} has {name}, but {reason}; remove the line")
+        raise SettingsError(f"{os.path.join(options.output, SETTINGS_FILE)} has {name}, but {reason}; remove the line")
 
 
 _NOT_OF_WORKERS: Final = {
@@ -471,8 +472,8 @@ def work(flags: Mapping[str, Any], server: Server, *, say: Callable[[str], None]
         if not _is_begun(output):
             raise
     environment, kept = from_environment(os.environ), kept_settings(output).options
-    _refuse_destinations(output, environment, kept)
     options = resolved({**flags, "output": output}, environment, kept, output)
+    _refuse_destinations(options, environment)
 
     async def run() -> WorkerEnd:
         return await CrawlWorker(options, server, hosts=read_hosts(options.hosts), say=say).run()
