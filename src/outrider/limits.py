@@ -231,6 +231,7 @@ ACCEPTED_DATE_SECONDS = 60.0  # between two dates of discovery
 ACCEPTED_DATES_MAX = 4_096  # stored dates; above that, every second one is dropped
 SLOTS = 4_096  # fixed ranges of hash(registrable domain)
 OWN_SLOT = 4_096  # the slot of facts without one: tokens, crawls, holders, watermarks
+TOKEN_BITS = 40  # the tokens of an opening, or of a partition, begin at its number times 2^40: exact in JSON
 LOG_BYTES_BEFORE_CHECKPOINT = 64 << 20  # a round starts at max(this, half the last checkpoint)
 # frames with orders about crawls and queues: a round starts above this number, because each needs half a
 ORDERS_BEFORE_CHECKPOINT = 256  # millisecond in recovery; 2,000 crawls that were made and deleted needed two seconds

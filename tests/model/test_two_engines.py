@@ -8,9 +8,10 @@ from itertools import pairwise
 import pytest
 
 from outrider import Frontier
+from outrider.errors import SettingsError
 from outrider.journey import Code
 from outrider.limits import MICROSECONDS, SLOTS
-from outrider.sim.disk import CrashDisk
+from outrider.sim.disk import CrashDisk, FaultyFiles
 
 HOSTS = [f"site{number}.test" for number in range(12)]
 PAGES = 8
@@ -126,3 +127,51 @@ def test_a_parcel_that_arrives_twice_counts_once():
     before = receiver.statistics()["accepted"]
     assert [Code.KNOWN] * len(parcels) == receiver.receive(parcels)
     assert before == receiver.statistics()["accepted"]
+
+
+def test_a_store_keeps_its_slots():
+    disk = CrashDisk()
+    Frontier.open(disk, slots=UPPER, keys=KEYS, robots="caller").close()
+    with pytest.raises(SettingsError, match="made with '2048-4095'"):
+        Frontier.open(disk, slots=LOWER, robots="caller")
+    with Frontier.open(disk, robots="caller") as again:
+        codes = again.discover([f"http://{host}/" for host in HOSTS])
+    assert {Code.NEW, Code.HELD} == set(codes)
+
+
+def test_the_tokens_of_a_partition_are_its_own_and_grow_over_openings():
+    for part in (0, 5, 4095):
+        size = 1 if part == 4095 else 256
+        files, last = FaultyFiles(), (part << 40) - 1
+        for _ in range(3):
+            slots = frozenset(range(part * size, part * size + size))
+            with Frontier.open(files, slots=slots, keys=KEYS, robots="caller", settings={"delay": 0}) as frontier:
+                hosts = (f"http://s{number}.test/p{last}" for number in range(40_000))
+                while not (leases := frontier.lease(1)):
+                    frontier.discover([next(hosts) for _ in range(5_000)])
+                assert last < leases[0].token < (part + 1) << 40
+                last = leases[0].token
+
+
+@pytest.mark.parametrize("left", [0, 7, 40])
+def test_after_a_takeover_hosts_with_open_leases_rest_until_their_deadlines_and_one_delay(left: int):
+    day = 86_400 * MICROSECONDS
+    first, disk = Cluster(random.Random(1)).now, CrashDisk()
+    now = first
+    owner = Frontier.open(disk, clock=lambda: now, robots="caller", settings={"delay": 2.0})
+    owner.discover(["http://a.test/1", "http://a.test/2", "http://b.test/1", "http://b.test/2"])
+    taken = {lease.host: lease for lease in owner.lease(2, ttl_seconds=left + 10)}
+    owner.report([taken["b.test"].done(seconds=0.0)])
+    now += 10 * MICROSECONDS
+    owner.discover(["http://c.test/"])  # the last instant of the log
+    image = next(iter(disk.crash_images(random.Random(2), 1)))
+    now -= day  # of another machine, whose clock is late
+    owner = Frontier.open(image, clock=lambda: now, robots="caller", settings={"delay": 2.0}, takeover=True)
+    now = first + 10 * MICROSECONDS  # that clock stands still until it has caught up
+    begins = {}
+    for _ in range(4 * (left + 10)):
+        for lease in owner.lease(9):
+            begins.setdefault(lease.host, now)
+        now += MICROSECONDS // 4
+    assert (left + 2) * MICROSECONDS == begins["a.test"] - first - 10 * MICROSECONDS
+    assert begins["b.test"] - first <= 12 * MICROSECONDS

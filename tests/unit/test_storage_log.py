@@ -716,3 +716,96 @@ def test_a_log_starts_a_new_segment_where_that_is_worth_it() -> None:
     log.sync()
     log.close()
     assert [b"more"] == payloads(opened(files, after=31), after=31)
+
+
+class Kept:
+    """A changelog in memory that can refuse."""
+
+    def __init__(self) -> None:
+        self.frames: list[bytes] = []
+        self.calls: list[tuple[str, int]] = []
+        self.refuses = False
+
+    def append(self, lsn: int, frame: bytes) -> None:
+        self.calls.append(("append", lsn))
+        self.frames.append(frame)
+
+    def begin(self, lsn: int) -> None:
+        self.calls.append(("begin", lsn))
+
+    def wait(self, lsn: int) -> None:
+        self.calls.append(("wait", lsn))
+        if self.refuses:
+            raise StoreFailedError("another node has claimed")
+
+
+def followed(files: Files, changelog: Kept) -> Log:
+    return Log.open(files, store=STORE, epoch=1, segment_bytes_first=1024, segment_bytes_max=4096, changelog=changelog)
+
+
+def test_a_changelog_gets_each_frame_and_a_sync_waits_for_it() -> None:
+    kept = Kept()
+    log = followed(FaultyFiles(), kept)
+    for number in range(3):
+        log.append(1, b"%d" % number)
+    assert 3 == log.sync() == log.sync()
+    assert [("append", 1), ("append", 2), ("append", 3), ("begin", 3), ("wait", 3)] == kept.calls
+
+
+def test_frames_that_do_not_count_in_the_changelog_are_not_synced_and_stop_the_log() -> None:
+    kept = Kept()
+    log = followed(FaultyFiles(), kept)
+    log.append(1, b"x")
+    log.sync()
+    kept.refuses = True
+    log.append(1, b"y")
+    with pytest.raises(StoreFailedError, match="another node"):
+        log.sync()
+    assert 1 == log.synced_lsn
+    with pytest.raises(StoreFailedError, match="another node"):
+        log.append(1, b"z")
+
+
+@pytest.mark.parametrize("first", [1, 4, 30])
+def test_a_log_made_of_the_frames_of_a_changelog_equals_the_first(first: int) -> None:
+    kept = Kept()
+    log = followed(FaultyFiles(), kept)
+    for number in range(60):
+        log.append(1, b"%d" % number * 40)
+        log.sync()
+    files = FaultyFiles()
+    copy = Log.open(files, store=STORE, epoch=9, first_lsn=first, segment_bytes_first=1024, segment_bytes_max=4096)
+    assert first - 1 == copy.appended_lsn == copy.synced_lsn
+    for place in range(first - 1, 60, 7):
+        copy.adopt(b"".join(kept.frames[place : place + 7]))
+    assert 60 == copy.sync()
+    copy.close()
+    again = opened(files, after=first - 1)
+    assert list(log.replay(first - 1)) == list(again.replay(first - 1))
+    assert 61 == again.append(1, b"next")
+
+
+def test_frames_with_a_gap_or_a_torn_end_are_not_adopted() -> None:
+    kept = Kept()
+    log = followed(FaultyFiles(), kept)
+    for _ in range(4):
+        log.append(1, b"x")
+    copy = opened(FaultyFiles())
+    copy.adopt(kept.frames[0])
+    with pytest.raises(DamagedStoreError, match="LSN 3"):
+        copy.adopt(kept.frames[2])
+    with pytest.raises(DamagedStoreError, match="inside LSN 3"):
+        copy.adopt(kept.frames[1] + kept.frames[2][:-1])
+    assert 2 == copy.appended_lsn
+
+
+def test_a_log_that_begins_later_and_lost_its_segments_is_damaged() -> None:
+    files = FaultyFiles()
+    log = Log.open(files, store=STORE, epoch=1, first_lsn=50)
+    assert 50 == log.append(1, b"x")
+    log.sync()
+    log.close()
+    for name in segments(files):
+        files.remove(name)
+    with pytest.raises(DamagedStoreError, match="no log segment"):
+        Log.open(files, store=STORE, epoch=1, first_lsn=50)

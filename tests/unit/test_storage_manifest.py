@@ -12,7 +12,7 @@ import pytest
 from outrider.errors import DamagedStoreError, ForeignStoreError, SettingsError, StoreError
 from outrider.sim.disk import CrashDisk, FaultyFiles
 from outrider.storage.files import Files
-from outrider.storage.manifest import MANIFEST_NAME, Manifest
+from outrider.storage.manifest import MANIFEST_NAME, Manifest, slot_ranges, slots_of
 
 
 def created(files: Files) -> Manifest:
@@ -178,3 +178,18 @@ def test_rules_that_do_not_fit_into_the_manifest_are_refused_before_a_store_is_m
             rules={"public_suffix": "2026-01-01", "url_rules": "x" * 65_536},
         )
     assert [] == files.names()
+
+
+@pytest.mark.parametrize(
+    ("slots", "ranges"),
+    [({0}, "0"), ({1, 2, 3}, "1-3"), ({0, 1, 7, 9, 10}, "0-1,7,9-10"), (range(4096), "0-4095"), ({4095}, "4095")],
+)
+def test_slots_are_written_as_ranges_and_read_again(slots: set[int], ranges: str) -> None:
+    assert ranges == slot_ranges(slots)
+    assert frozenset(slots) == slots_of(ranges)
+
+
+@pytest.mark.parametrize("ranges", ["x", "1-", "-1", "3-1", "4096", "0-9999", "1,,2", "1 ", "٣", "1-2-3"])
+def test_a_text_that_is_no_slots_is_refused(ranges: str) -> None:
+    with pytest.raises(ValueError, match="slots must be"):
+        slots_of(ranges)

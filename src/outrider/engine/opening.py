@@ -21,8 +21,8 @@ from outrider.frontier.verbs import arguments
 from outrider.limits import SLOTS
 from outrider.storage.checkpoint import Checkpoint, newest_checkpoint
 from outrider.storage.files import Directory, Files
-from outrider.storage.log import Log
-from outrider.storage.manifest import Manifest
+from outrider.storage.log import Changelog, Log
+from outrider.storage.manifest import Manifest, slot_ranges
 from outrider.storage.runs import COLD, LEDGER, family_of
 from outrider.url import PUBLIC_SUFFIX_VERSION, SPELLING_VERSION, LossyRules
 
@@ -77,10 +77,17 @@ def judge_recovered(judge: Callable[[Recovered], None] | None, tables: Tables, l
         log.close()
 
 
-def open_log(files: Files, store: bytes, checkpoint: Checkpoint | None, *, read_only: bool = False) -> Log:
+def open_log(
+    files: Files,
+    store: bytes,
+    checkpoint: Checkpoint | None,
+    *,
+    read_only: bool = False,
+    changelog: Changelog | None = None,
+) -> Log:
     """Opens the log after a checkpoint; its epoch is set when the number of the opening is known."""
     after, synced = (checkpoint.start_lsn, checkpoint.lsn) if checkpoint is not None else (0, 0)
-    return Log.open(files, store=store, epoch=0, after=after, synced=synced, read_only=read_only)
+    return Log.open(files, store=store, epoch=0, after=after, synced=synced, read_only=read_only, changelog=changelog)
 
 
 def read_store(
@@ -176,9 +183,11 @@ def check_options(
     check_asking("addresses", addresses)
     arguments.whole("seed", seed, 0, (1 << 64) - 1)
     if slots is not None and not (
-        isinstance(slots, Set) and all(type(slot) is int and 0 <= slot < SLOTS for slot in slots)
+        isinstance(slots, Set) and slots and all(type(slot) is int and 0 <= slot < SLOTS for slot in slots)
     ):
-        raise SettingsError(f"slots {slots!r:.80}: use a frozenset of whole numbers below {SLOTS}, or None for all")
+        raise SettingsError(
+            f"slots {slots!r:.80}: use a frozenset of whole numbers below {SLOTS}, one or more, or None for all"
+        )
     if keys is not None and not (
         isinstance(keys, tuple | list)
         and len(keys) == _KEYS
@@ -229,15 +238,31 @@ def locked(path: str | os.PathLike[str] | Files) -> Files:
 
 
 def manifest_of(
-    files: Files, clock: ClockFunction | None, keys: tuple[bytes, bytes] | None, options: FrontierSettings
+    files: Files,
+    clock: ClockFunction | None,
+    keys: tuple[bytes, bytes] | None,
+    options: FrontierSettings,
+    slots: Set[int] | None,
 ) -> tuple[Manifest, bool]:
-    """The manifest of a store, and whether it is made now."""
+    """The manifest of a store, and whether it is made now. Raises SettingsError for other slots than it was made
+    with."""
     found = Manifest.load(files)
-    return (new_manifest(files, clock, keys, options), True) if found is None else (found, False)
+    if found is None:
+        return new_manifest(files, clock, keys, options, slots), True
+    if found.slots and slots is not None and slots != found.owned:
+        raise SettingsError(
+            f"slots {slot_ranges(slots)!r:.80}: {files.describe()} was made with {found.slots!r:.80}, and its URLs "
+            "remain in these; leave slots out, or choose a new directory"
+        )
+    return found, False
 
 
 def new_manifest(
-    files: Files, clock: ClockFunction | None, keys: tuple[bytes, bytes] | None, options: FrontierSettings
+    files: Files,
+    clock: ClockFunction | None,
+    keys: tuple[bytes, bytes] | None,
+    options: FrontierSettings,
+    slots: Set[int] | None,
 ) -> Manifest:
     """Writes the manifest of a store that is made, with new keys unless some are given. Raises StoreFullError."""
     fingerprint_key, slot_key = keys or (secrets.token_bytes(16), secrets.token_bytes(16))
@@ -249,6 +274,7 @@ def new_manifest(
         slot_key=slot_key.hex(),
         spelling=SPELLING_VERSION,
         rules={"public_suffix_list": PUBLIC_SUFFIX_VERSION, "url_rules": (options.url_rules or LossyRules()).text},
+        slots="" if slots is None else slot_ranges(slots),
     )
 
 
@@ -268,22 +294,26 @@ def pinned(files: Files, manifest: Manifest, options: FrontierSettings) -> Front
     return replace(options, url_rules=rules)
 
 
-def clock_of(tables: Tables, clock: ClockFunction | None) -> tuple[ClockFunction, Instant, Instant | None, float]:
+def clock_of(
+    tables: Tables, clock: ClockFunction | None, *, takeover: bool = False
+) -> tuple[ClockFunction, Instant, Instant | None, float]:
     """Returns (clock, instant of the opening, real time since the last logged instant if it is known, step of the wall
     clock in seconds).
 
     The clock never loses time that is known to have passed. Otherwise, after a wall clock was set back, the rests of
-    hosts would be shorter in the record of their requests than they were.
+    hosts would be shorter in the record of their requests than they were. takeover: the log was dated by the clock of
+    another machine, so it does not show how much time passed.
     """
     last = tables.now
     if clock is not None:
         at = checked(clock())
-        return clock, max(at, last), max(0, at - last), min(0.0, seconds(at - last))
+        passed = None if takeover else max(0, at - last)
+        return clock, max(at, last), passed, min(0.0, seconds(at - last))
     wall = clocks.wall()
     at = max(wall, last)
-    passed: Instant | None = None
+    passed = None
     _, opened_at, _, boot, elapsed = tables.registry.opening
-    if boot and boot == clocks.boot():
+    if boot and boot == clocks.boot() and not takeover:
         # The same start of the machine: the time since the last logged instant is known, however the wall clock jumped.
         since = clocks.elapsed() - (elapsed + last - opened_at)
         passed = since if since >= 0 else None

@@ -113,7 +113,7 @@ from outrider.limits import (
 )
 from outrider.storage.checkpoint import Checkpoint, checkpoint_name, newest_checkpoint
 from outrider.storage.files import Files
-from outrider.storage.log import Log
+from outrider.storage.log import Changelog, Log
 from outrider.storage.manifest import MANIFEST_NAME, Manifest
 from outrider.storage.memory import MemoryFiles
 from outrider.url import UrlBatch
@@ -182,6 +182,8 @@ class Frontier:
         keys: tuple[bytes, bytes] | None = None,
         judge: Callable[[Recovered], None] | None = None,
         control: bool = True,
+        changelog: Changelog | None = None,
+        takeover: bool = False,
     ) -> Frontier:
         """Opens the store in a directory, and makes it if it is missing.
 
@@ -191,11 +193,14 @@ class Frontier:
         your program passes each file to `set_robots`, and until then pages of that authority are leased unchecked.
         addresses: for hosts that are grouped by address (docs/groups.md): with "caller" your program passes them to
         `set_address`, with "errands" a page is leased only after the address of its host was reported. output: keeps
-        the lines of outcomes, for `lines`. slots: the slots of this frontier, None for all; links of other slots are
-        answered `held` and wait in the `outbox`. keys: the pair of a cluster (of fingerprints, of slots; 16 bytes each)
-        for a new store; by default two random ones. judge: is called before anything is written; if it raises, the
-        store is not changed. control: whether control.sock in the directory answers `outrider status`, `hosts`,
-        `explain` and similar commands while this process has the store.
+        the lines of outcomes, for `lines`. slots: the slots of a new store, None for all; links of other slots are
+        answered `held` and wait in the `outbox`. A store keeps its slots, and later openings may leave them out. keys:
+        the pair of a cluster (of fingerprints, of slots; 16 bytes each) for a new store; by default two random ones.
+        judge: is called before anything is written; if it raises, the store is not changed. control: whether
+        control.sock in the directory answers `outrider status`, `hosts`, `explain` and similar commands while this
+        process has the store. changelog: gets each frame of the log, and is waited for before a call answers. takeover:
+        the last owner was another machine. Its clock may differ, and requests of its leases may still run: their hosts
+        get none until the deadlines of these leases plus one delay.
         Raises StoreInUseError, DamagedStoreError, ForeignStoreError, StoreFullError, SettingsError.
         """
         check_options(clock, seed, slots, keys, robots=robots, addresses=addresses)
@@ -205,7 +210,8 @@ class Frontier:
         log: Log | None = None
         tables: Tables | None = None
         try:
-            manifest, fresh = manifest_of(files, clock, keys, options)
+            manifest, fresh = manifest_of(files, clock, keys, options, slots)
+            owned = slots if manifest.owned is None else manifest.owned
             options = pinned(files, manifest, options)
             store = manifest.store_bytes
             # Read before any write except tails, which are removed again: an unreadable store is not changed.
@@ -216,7 +222,7 @@ class Frontier:
             judge_recovered(judge, tables, looked)
             for part in tables.kept_in_runs():
                 part.remove_leftovers()
-            log = open_log(files, store, checkpoint)
+            log = open_log(files, store, checkpoint, changelog=changelog)
             core = Core(
                 tables,
                 log,
@@ -226,12 +232,12 @@ class Frontier:
                 errands=robots == "errands",
                 locates=addresses == "errands",
                 keeps_lines=output,
-                owned=slots,
+                owned=owned,
             )
             machine = Machine(core)
-            source, at, passed, step = clock_of(tables, clock)
+            source, at, passed, step = clock_of(tables, clock, takeover=takeover)
             frontier = cls(files, machine, log, clock=source, store=store, checkpoint=checkpoint)
-            frontier._begin(at, passed, step, fresh=fresh, callers_clock=clock is not None)
+            frontier._begin(at, passed, step, fresh=fresh, callers_clock=clock is not None, takeover=takeover)
             if control and isinstance(path, str | os.PathLike):
                 frontier._socket = _socket_in(os.path.abspath(path), frontier)
         except BaseException:
@@ -239,14 +245,17 @@ class Frontier:
             raise
         return frontier
 
-    def _begin(self, at: Instant, passed: Instant | None, step: float, *, fresh: bool, callers_clock: bool) -> None:
+    def _begin(
+        self, at: Instant, passed: Instant | None, step: float, *, fresh: bool, callers_clock: bool, takeover: bool
+    ) -> None:
         """Writes the opening down, and makes what schedules."""
         machine, log, registry = self._machine, self._log, self._machine.tables.registry
         previous = registry.closed or ("crashed" if registry.opening[0] else "")
         number = registry.opening[0] + 1
         log.continue_as(number)
         boot = "" if callers_clock else clocks.boot()
-        ended = machine.opening.open_facts((number, at, clocks.wall(), boot, clocks.elapsed()), at, passed)
+        opening = (number, at, clocks.wall(), boot, clocks.elapsed())
+        ended = machine.opening.open_facts(opening, at, passed, takeover=takeover)
         with contextlib.suppress(StoreFullError):  # then the next opening plans the others
             machine.opening.plan_done_pages(at)
         log.sync()
@@ -314,6 +323,7 @@ class Frontier:
                 slot_key=manifest.slot_key_bytes,
                 errands=robots == "errands",
                 locates=addresses == "errands",
+                owned=manifest.owned,
             )
             machine = Machine(core)
             with all_stays():

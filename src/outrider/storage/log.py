@@ -14,7 +14,7 @@ import threading
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import NoReturn, Protocol
 
 from outrider.errors import (
     ClosedError,
@@ -80,6 +80,22 @@ class Frame:
     payload: bytes
 
 
+class Changelog(Protocol):
+    """A second destination of each frame, such as a topic of Kafka. It decides which frames count."""
+
+    def append(self, lsn: int, frame: bytes) -> None:
+        """Takes a frame, header included, in the order of the LSNs. It waits for nothing, except if it is full."""
+        ...
+
+    def begin(self, lsn: int) -> None:
+        """Begins to send the frames up to this LSN, if there are any. It does not wait for the answer."""
+        ...
+
+    def wait(self, lsn: int) -> None:
+        """Returns when the frames up to this LSN count there. Raises StoreFailedError if they never will."""
+        ...
+
+
 @dataclass(slots=True)
 class _Segment:
     """A segment on disk; its last LSN is the one before its successor's first."""
@@ -123,6 +139,8 @@ class Log:
         self._segment_bytes_max = max(segment_bytes_max, segment_bytes_first)
         self._segment_bytes_first = segment_bytes_first
         self._read_only = False
+        self._first_lsn = 1
+        self._changelog: Changelog | None = None
         self._closed = False
         self._failure: StoreFailedError | None = None
         # Order of the two: _append_lock first. `sync` uses only _sync_lock. Two syncs of one file never run at once:
@@ -168,13 +186,16 @@ class Log:
         segment_bytes_max: int = LOG_SEGMENT_BYTES_MAX,
         segment_bytes_first: int = LOG_SEGMENT_BYTES_FIRST,
         read_only: bool = False,
+        first_lsn: int = 1,
+        changelog: Changelog | None = None,
     ) -> Log:
         """Opens the log in `files`. Makes it when it is missing and nothing shows that there was one.
 
         `store` is the store's id, 16 bytes: a segment of another store is refused. `after` is the last LSN that a
         checkpoint covers; segments wholly below it are not read. `synced` is an LSN that was certainly synced, such as
         the highest one in the checkpoint: a log that ends below it is damaged. A torn tail is cut (with `read_only`:
-        kept and not shown). The method syncs the frames that it found before it returns.
+        kept and not shown). The method syncs the frames that it found before it returns. `first_lsn` is the LSN of the
+        first frame of a log that is made. `changelog` gets each frame that is appended, and `sync` waits for it, too.
 
         Raises DamagedStoreError naming file and byte, and ForeignStoreError for a newer format, with nothing modified;
         StoreFullError when a new log finds no space; StoreFailedError.
@@ -188,7 +209,7 @@ class Log:
             segment_bytes_max=segment_bytes_max,
             segment_bytes_first=segment_bytes_first,
         )
-        log._read_only = read_only
+        log._read_only, log._first_lsn, log._changelog = read_only, first_lsn, changelog
         try:
             log._recover(after, synced)
         except BaseException:
@@ -203,7 +224,7 @@ class Log:
         names = self._files.names()
         self._segments = self._list_segments(names)
         if not self._segments:
-            if known:
+            if known >= self._first_lsn:
                 raise DamagedStoreError(
                     f"{self._files.describe()} has no log segment, but frames up to LSN {known} were synced; "
                     "bring the missing log-….seg files back"
@@ -381,9 +402,12 @@ class Log:
             self._discard_spare()
             remove_if_possible(self._files, RESERVE_NAME)
             raise
-        self._install(self._spare, SPARE_NAME, size, 1)
+        before = self._first_lsn - 1
+        self._tip = (before, None)
+        self._synced = self._mark_lsns[0] = before
+        self._install(self._spare, SPARE_NAME, size, self._first_lsn)
         self._spare = None
-        self._open_mirror(0)
+        self._open_mirror(before)
         self._prepare()
 
     def _remove_leftovers(self, names: list[str]) -> None:
@@ -515,36 +539,62 @@ class Log:
         if need > FRAME_BYTES_MAX:
             raise ValueError(f"a payload of {len(payload)} bytes exceeds the largest frame; cut the batch")
         with self._append_lock:
-            self._check()
-            if self._full and not reserve and not self._heal():
-                self._refuse()
-            if self._position + need > self._segments[-1].size:
-                self._rotate(need, reserve=reserve)
-            current = self._current
-            assert current is not None
+            self._make_room(need, reserve=reserve)
             lsn = self._tip[0] + 1
-            data = pack_frames([(lsn, self._synced, self._epoch, kind, version, codec, payload)])
-            assert len(data) == need
-            if self._stale_until > self._position + need:
-                data += bytes(self._stale_until - self._position - need)
+            self._write(lsn, pack_frames([(lsn, self._synced, self._epoch, kind, version, codec, payload)]))
+            return lsn
+
+    def adopt(self, frames: bytes) -> int:
+        """Writes frames of another copy of this log byte for byte, and returns the last LSN. They are durable after
+        `sync`. Raises DamagedStoreError where they do not continue this log, or are not whole; as `append`."""
+        rows, end, _ = scan_frames(frames)
+        with self._append_lock:
+            for offset, length, lsn, synced, *_ in rows:
+                if lsn != self._tip[0] + 1 or synced >= lsn:
+                    raise DamagedStoreError(
+                        f"{self._files.describe()} ends at LSN {self._tip[0]}, and the next frame of its copy has LSN "
+                        f"{lsn}; use a copy without a gap"
+                    )
+                self._make_room(FRAME_HEADER_BYTES + length, reserve=False)
+                self._write(lsn, bytes(frames[offset - FRAME_HEADER_BYTES : offset + length]))
+            if end != len(frames):
+                raise DamagedStoreError(f"the copy of {self._files.describe()} ends inside LSN {self._tip[0] + 1}")
+            return self._tip[0]
+
+    def _make_room(self, need: int, *, reserve: bool) -> None:
+        """Has `need` bytes free in the current segment; under the lock of appends. Raises StoreFullError."""
+        self._check()
+        if self._full and not reserve and not self._heal():
+            self._refuse()
+        if self._position + need > self._segments[-1].size:
+            self._rotate(need, reserve=reserve)
+
+    def _write(self, lsn: int, frame: bytes) -> None:
+        """Writes the next frame, for which there is room; under the lock of appends."""
+        current, need = self._current, len(frame)
+        assert current is not None
+        stale = bytes(max(0, self._stale_until - self._position - need))
+        try:
+            current.write_at(self._position, frame + stale if stale else frame)
+        except StoreFullError as error:
+            # Only where overwriting needs new space (copy-on-write file systems). The next frame covers the remains.
+            self._stale_until = max(self._stale_until, self._position + need)
+            self._set_full(error)
+            raise
+        except StoreError as error:
+            self._fail(error)
+        self._position += need
+        if self._stale_until <= self._position:
+            self._stale_until = 0
+        self._tip = (lsn, current)
+        self._count(lsn, need)
+        if self._changelog is not None:
             try:
-                current.write_at(self._position, data)
-            except StoreFullError as error:
-                # Only where overwriting needs new space (copy-on-write file systems). The next frame covers the
-                # remains.
-                self._stale_until = max(self._stale_until, self._position + len(data))
-                self._set_full(error)
-                raise
+                self._changelog.append(lsn, frame)
             except StoreError as error:
                 self._fail(error)
-            self._position += need
-            if self._stale_until <= self._position:
-                self._stale_until = 0
-            self._tip = (lsn, current)
-            self._count(lsn, need)
-            if not self._full:
-                self._prepare(need)
-            return lsn
+        if not self._full:
+            self._prepare(need)
 
     def roll(self) -> None:
         """Starts a new segment when a checkpoint begins, so that the old segment can be dropped with the checkpoint.
@@ -573,7 +623,11 @@ class Log:
             if lsn > self._synced:
                 assert current is not None
                 try:
+                    if self._changelog is not None:
+                        self._changelog.begin(lsn)  # it is sent while the disk writes
                     current.sync()
+                    if self._changelog is not None:
+                        self._changelog.wait(lsn)
                 except StoreError as error:
                     self._fail(error)
                 self._sync_count += 1

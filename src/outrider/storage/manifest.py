@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
 from outrider.errors import DamagedStoreError, ForeignStoreError, SettingsError
 from outrider.kernels import crc32c
-from outrider.limits import MANIFEST_BYTES_MAX
+from outrider.limits import MANIFEST_BYTES_MAX, SLOTS
 from outrider.storage.files import LOCK_NAME, TEMPORARY_SUFFIX, Files, read_whole, replace
 
 MANIFEST_NAME = "manifest.json"
@@ -23,6 +23,7 @@ MANIFEST_FORMAT = 2
 
 _KIND = "outrider store"
 _HEX_32 = re.compile(r"[0-9a-f]{32}")
+_RANGES = re.compile(r"\d{1,4}(-\d{1,4})?(,\d{1,4}(-\d{1,4})?)*", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +39,16 @@ class Manifest:
     """The version of the canonical spelling of URLs."""
     rules: Mapping[str, str] = field(default_factory=dict)
     """Versions of the data and rules in force: name → version."""
+    slots: str = ""
+    """The slots of the store, as ranges (`0-63` or `0-63,70`); "" for all."""
     format: int = MANIFEST_FORMAT
 
     def __post_init__(self) -> None:
         for name in ("store", "fingerprint_key", "slot_key"):
             if not _HEX_32.fullmatch(getattr(self, name)):
                 raise ValueError(f"{name} must be 32 hex digits, not {getattr(self, name)!r}")
+        if self.slots:
+            slots_of(self.slots)
 
     @property
     def store_bytes(self) -> bytes:
@@ -60,6 +65,11 @@ class Manifest:
         """The key of slots as 16 bytes."""
         return bytes.fromhex(self.slot_key)
 
+    @property
+    def owned(self) -> frozenset[int] | None:
+        """The slots of the store, None for all."""
+        return slots_of(self.slots) if self.slots else None
+
     @classmethod
     def create(
         cls,
@@ -71,6 +81,7 @@ class Manifest:
         slot_key: str,
         spelling: str,
         rules: Mapping[str, str],
+        slots: str = "",
     ) -> Manifest:
         """Writes the manifest of a new store, durably. Call it under the directory's lock.
 
@@ -78,12 +89,13 @@ class Manifest:
         StoreFullError, StoreFailedError.
         """
         _refuse_foreign(files)
-        manifest = cls(store, created, fingerprint_key, slot_key, spelling, dict(rules))
+        manifest = cls(store, created, fingerprint_key, slot_key, spelling, dict(rules), slots)
         data = manifest._encode()
         if len(data) > MANIFEST_BYTES_MAX:
-            longest = max(rules, key=lambda name: len(rules[name]))
+            texts = {**rules, "slots": slots}
+            longest = max(texts, key=lambda name: len(texts[name]))
             raise SettingsError(
-                f"{longest} has {len(rules[longest]):,} characters, and the manifest that keeps it would have "
+                f"{longest} has {len(texts[longest]):,} characters, and the manifest that keeps it would have "
                 f"{len(data):,} bytes; it may have {MANIFEST_BYTES_MAX:,}: make {longest} shorter"
             )
         replace(files, MANIFEST_NAME, data)
@@ -141,8 +153,31 @@ class Manifest:
             "spelling": self.spelling,
             "rules": dict(self.rules),
         }
+        if self.slots:
+            written["slots"] = self.slots
         written["crc32c"] = _checksum(written)
         return (json.dumps(written, indent=2, ensure_ascii=True) + "\n").encode("ascii")
+
+
+def slot_ranges(slots: Iterable[int]) -> str:
+    """Returns slots as ranges, in order: `0-63,70`."""
+    ranges: list[list[int]] = []
+    for slot in sorted(slots):
+        if ranges and ranges[-1][1] == slot - 1:
+            ranges[-1][1] = slot
+        else:
+            ranges.append([slot, slot])
+    return ",".join(f"{first}-{last}" if first < last else f"{first}" for first, last in ranges)
+
+
+def slots_of(ranges: str) -> frozenset[int]:
+    """Returns the slots of a text of `slot_ranges`. Raises ValueError."""
+    if not _RANGES.fullmatch(ranges):
+        raise ValueError(f"slots must be ranges such as 0-63,70, not {ranges!r:.80}")
+    bounds = [[int(bound) for bound in one.split("-")] for one in ranges.split(",")]
+    if any(one[0] > one[-1] or one[-1] >= SLOTS for one in bounds):
+        raise ValueError(f"slots must be whole numbers below {SLOTS}, not {ranges!r:.80}")
+    return frozenset(slot for one in bounds for slot in range(one[0], one[-1] + 1))
 
 
 def is_manifest(data: bytes) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ class ClockHosts:
 
     def __init__(self, tables: Tables, slot_key: bytes, owned: frozenset[int] | None) -> None:
         self.tables, self._slot_key, self.owned = tables, slot_key, owned
+        self.partition = None if owned is None else partition_of(owned)
 
     def owns(self, name: str) -> bool:
         """Whether this frontier owns the slot of a host. Hosts of other slots have their clock in another frontier."""
@@ -99,3 +100,11 @@ class ClockHosts:
                 place = tables.addresses.by_host.get(host)
                 address = place.address if place is not None else ""
                 draft.add(Fact.LEFT, tables.addresses.left_cells(host, tables.token, address))
+
+
+def partition_of(slots: Set[int]) -> int | None:
+    """Returns p for slots that are the partition p of all: 2^k slots that begin at p times 2^k. None for others."""
+    first, size = min(slots), len(slots)
+    if size & (size - 1) or first % size or max(slots) != first + size - 1:
+        return None
+    return first // size

@@ -261,10 +261,13 @@ class Core:
         lines, self.lines_of_wakes = (*self.lines_of_wakes, *draft.lines), []
         return lines
 
-    def lose(self, draft: Draft, tokens: Sequence[int], now: Instant, *, died: bool = False) -> None:
+    def lose(
+        self, draft: Draft, tokens: Sequence[int], now: Instant, *, died: bool = False, seen: Instant | None = None
+    ) -> None:
         """Ends leases that expired or whose holders died. The URL itself may kill its holders, so from now on
         it is the last of its class. After LEASES_LOST_MAX losses in a row it is gone. died: their process ended, so
-        all their hosts rest; after an expiry those of requests that were over keep their clocks."""
+        all their hosts rest; after an expiry those of requests that were over keep their clocks. seen: the last instant
+        of a holder on another machine, whose requests may run for the time that their leases had left then."""
         if not tokens:
             return
         given = np.array(tokens, np.uint64)
@@ -273,8 +276,10 @@ class Core:
         for row, token in enumerate(given.tolist()):
             queue = int(leases.queues[row])
             draft.tally("lost", 1)
-            if died or token not in self.tables.hosts.rested.ends:
-                self.rests.whole(draft, int(self.tables.queues.host[queue]), self.rests.floor_of_page(queue), now)
+            over = token in self.tables.hosts.rested.ends
+            if died or not over:
+                ends = now if over else _runs_until(int(leases.deadlines[row]), now, seen)
+                self.rests.whole(draft, int(self.tables.queues.host[queue]), self.rests.floor_of_page(queue), ends)
             record = CardRecord.of(leases.cards, row)
             record.losses = min(record.losses + 1, 255)
             # One microsecond after now: URLs that were queued at this instant are first.
@@ -294,11 +299,15 @@ class Core:
                 record.state = QUEUED
             draft.record(record, LEASED, token=token)
 
-    def lose_errand(self, draft: Draft, errand: Errand, now: Instant, *, died: bool = False) -> None:
-        """Ends an errand that expired or whose holder died; it is queued again. died: as in `lose`."""
+    def lose_errand(
+        self, draft: Draft, errand: Errand, now: Instant, *, died: bool = False, seen: Instant | None = None
+    ) -> None:
+        """Ends an errand that expired or whose holder died; it is queued again. died, seen: as in `lose`."""
         draft.tally("lost", 1)
-        if died or errand.token not in self.tables.hosts.rested.ends:
-            self.rests.whole_of_host(draft, errand.busy, now)
+        over = errand.token in self.tables.hosts.rested.ends
+        if died or not over:
+            ends = now if over else _runs_until(errand.deadline, now, seen)
+            self.rests.whole_of_host(draft, errand.busy, ends)
         draft.add(*errand.ending(0, lost=True))
 
 
@@ -308,6 +317,11 @@ class Part:
     def __init__(self, core: Core) -> None:
         self._core, self._homes, self._rests, self._gates = core, core.homes, core.rests, core.gates
         self.tables, self.settings, self.turns = core.tables, core.settings, core.turns
+
+
+def _runs_until(deadline: Instant, now: Instant, seen: Instant | None) -> Instant:
+    """Returns until when the request of a lease that ends now may run. seen: as in `Core.lose`."""
+    return now if seen is None else now + max(0, deadline - seen)
 
 
 def codes_of(numbers: bytes) -> list[Code]:

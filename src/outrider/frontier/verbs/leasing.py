@@ -29,7 +29,7 @@ from outrider.frontier.verbs.robots_files import RobotsFiles
 from outrider.frontier.verbs.trapping import Trapping
 from outrider.frontier.verbs.unparking import Unparking
 from outrider.journey import LEASE_KEYWORDS, Lease, LeaseBatch, RequestId
-from outrider.limits import CALL_ROWS_MAX, NETWORK_PROBES, ROBOTS_REFUSALS_PER_CALL_MAX
+from outrider.limits import CALL_ROWS_MAX, NETWORK_PROBES, ROBOTS_REFUSALS_PER_CALL_MAX, TOKEN_BITS
 
 
 def _flag(value: Any) -> bool:
@@ -238,8 +238,10 @@ class Leasing(Part):
         return len(self.tables.urls.spent) > 0 and self.tables.urls.counts[PARKED] > 0
 
     def _next_token(self) -> int:
-        """Returns epoch (the number of the opening) and counter: tokens grow within an opening and across openings."""
-        return max(self.tables.token + 1, self.tables.registry.opening[0] << 40)
+        """Returns a token that is higher than all before. Those of a partition of a cluster are of its own range, those
+        of other stores begin at the number of the opening."""
+        part = self._homes.partition
+        return max(self.tables.token + 1, (self.tables.registry.opening[0] if part is None else part) << TOKEN_BITS)
 
     def same_leases(self, tokens: bytes) -> LeaseBatch:
         """Returns the answer to a repeated call: its leases that are still open."""

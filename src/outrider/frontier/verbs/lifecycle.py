@@ -75,16 +75,23 @@ class Lifecycle(Part):
             self._gates.line_up(authority)
 
     def open_facts(
-        self, opening: tuple[int, Instant, Instant, str, Instant], now: Instant, passed: Instant | None
+        self,
+        opening: tuple[int, Instant, Instant, str, Instant],
+        now: Instant,
+        passed: Instant | None,
+        *,
+        takeover: bool = False,
     ) -> int:
         """Logs a new opening: leases of dead processes end and their hosts rest one whole delay. Resting hosts continue
         to rest, and leases of named workers live for the time that they had left.
 
         passed: real time in microseconds since the last logged instant if it is known (same boot, or the caller's
-        clock), else None. Returns how many leases ended.
+        clock), else None. takeover: the last owner was another machine, so requests of its leases may run until their
+        deadlines. Returns how many leases ended.
         """
         tables = self.tables
         last = tables.now
+        seen = last if takeover else None
         shared = self.turns.shared
         # How much more the clock has moved than the time that passed.
         jump = max(0, now - last - (passed or 0))
@@ -114,7 +121,7 @@ class Lifecycle(Part):
             some = slice(RESTS_PER_FRAME_MAX)
             self._rest_on(draft, resting[some], until[some], since[some], dead)
             if not len(resting):
-                self._core.lose(draft, dead[:RESTS_PER_FRAME_MAX], now, died=True)
+                self._core.lose(draft, dead[:RESTS_PER_FRAME_MAX], now, died=True, seen=seen)
                 del dead[:RESTS_PER_FRAME_MAX]
             rest = slice(RESTS_PER_FRAME_MAX, None)
             resting, until, since = resting[rest], until[rest], since[rest]
@@ -128,9 +135,9 @@ class Lifecycle(Part):
         if floor and jump:
             draft.add(Fact.COLD_REST, (OWN_SLOT, floor + jump, delay))
         self._rest_on(draft, resting, until, since, dead)
-        self._core.lose(draft, dead, now, died=True)
+        self._core.lose(draft, dead, now, died=True, seen=seen)
         for errand in errands:
-            self._core.lose_errand(draft, errand, now, died=True)
+            self._core.lose_errand(draft, errand, now, died=True, seen=seen)
         if len(moved[1]):
             draft.add_columns(Fact.EXTEND, moved)
         for errand in tables.errands.open.values():
