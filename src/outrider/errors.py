@@ -148,6 +148,19 @@ class LostLockError(StoreFailedError):
     exit_code = 6
 
 
+class ClaimLostError(StoreFailedError):
+    """Another node has claimed this partition, so this node stopped; what it had acknowledged counts."""
+
+    exit_code = 6
+
+
+class ClaimRefusedError(StoreError):
+    """This claim of a partition does not count, because another node appended to its changelog; you may repeat it."""
+
+    retryable = True
+    exit_code = 6
+
+
 class StoreStoppedError(StoreFailedError):
     """A call was interrupted halfway, so this store was stopped; all acknowledged data is safe: open the store again.
 

@@ -232,6 +232,10 @@ ACCEPTED_DATES_MAX = 4_096  # stored dates; above that, every second one is drop
 SLOTS = 4_096  # fixed ranges of hash(registrable domain)
 OWN_SLOT = 4_096  # the slot of facts without one: tokens, crawls, holders, watermarks
 TOKEN_BITS = 40  # the tokens of an opening, or of a partition, begin at its number times 2^40: exact in JSON
+CHANGELOG_MARK_RECORDS = 64  # a place in the changelog from which a reader may begin, each so many records
+SNAPSHOT_PIECE_BYTES = 1 << 20
+CHANGELOG_WAITING_BYTES_MAX = 64 << 20  # frames that wait for the topic; more make a call wait
+CHANGELOG_RECORD_BYTES_MAX = 900_000  # below the 1,048,588 bytes that a broker accepts by default
 LOG_BYTES_BEFORE_CHECKPOINT = 64 << 20  # a round starts at max(this, half the last checkpoint)
 # frames with orders about crawls and queues: a round starts above this number, because each needs half a
 ORDERS_BEFORE_CHECKPOINT = 256  # millisecond in recovery; 2,000 crawls that were made and deleted needed two seconds

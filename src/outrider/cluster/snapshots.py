@@ -1,0 +1,137 @@
+"""Snapshots: the newest checkpoint of a partition and its runs as objects, and the place in the changelog after them.
+
+An object is never changed, and its name has the epoch of its owner. The list of a snapshot is written last, so a
+snapshot whose list is there is whole. A node that claims a partition without its directory makes it of a snapshot and
+of the frames after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Protocol
+
+import msgspec
+
+from outrider.cluster.counting import Counting
+from outrider.errors import DamagedStoreError
+from outrider.frontier.state.recovery import run_names
+from outrider.kernels import crc32c
+from outrider.limits import SNAPSHOT_PIECE_BYTES
+from outrider.storage.checkpoint import checkpoint_name, newest_checkpoint
+from outrider.storage.files import Files, replace_in_pieces
+
+_LISTS = "snapshots/"
+
+
+class Objects(Protocol):
+    """The objects of one partition, by name, in object storage."""
+
+    def put(self, name: str, pieces: Iterable[bytes]) -> None:
+        """Writes an object that is there as a whole or not at all. Raises UnreachableError."""
+        ...
+
+    def get(self, name: str) -> Iterator[bytes]:
+        """Returns the content of an object in pieces. Raises FileNotFoundError, UnreachableError."""
+        ...
+
+    def names(self, prefix: str) -> list[str]:
+        """Returns the names that begin with a prefix, sorted. Raises UnreachableError."""
+        ...
+
+
+class SnapshotFile(msgspec.Struct, frozen=True):
+    """One file of a store. object: the name of its content."""
+
+    name: str
+    object: str
+    bytes: int
+    crc: int
+
+
+class Snapshot(msgspec.Struct, frozen=True):
+    """What a store is made of. start_lsn: of the checkpoint: frames after it are necessary. position, epoch, lsn, crc,
+    closed: what counts before the first of these frames, or earlier (`Counting`)."""
+
+    start_lsn: int
+    position: int
+    epoch: int
+    lsn: int
+    crc: int
+    closed: bool
+    files: list[SnapshotFile]
+
+    def counting(self) -> Counting:
+        """Returns what counts where a reader of the changelog begins."""
+        return Counting(self.position, self.epoch, self.lsn, self.crc, closed=self.closed)
+
+
+def newest_snapshot(objects: Objects) -> Snapshot | None:
+    """Returns the newest snapshot of a partition. Raises DamagedStoreError, UnreachableError."""
+    names = objects.names(_LISTS)
+    if not names:
+        return None
+    try:
+        return msgspec.json.decode(b"".join(objects.get(names[-1])), type=Snapshot)
+    except msgspec.DecodeError as error:
+        raise DamagedStoreError(f"the object {names[-1]!r:.200} is no list of a snapshot ({error})") from None
+
+
+def upload(files: Files, objects: Objects, *, store: bytes, counting: Counting, start_lsn: int) -> Snapshot | None:
+    """Uploads the newest checkpoint of a store and its runs, and lists them. Files that the newest snapshot has are not
+    uploaded again. counting: what counts at an LSN that is not above `start_lsn`, that of the checkpoint.
+
+    Returns None if there is no such checkpoint any more: a newer one has replaced it. Raises UnreachableError.
+    """
+    checkpoint = newest_checkpoint(files, store=store)
+    if checkpoint is None or checkpoint.start_lsn != start_lsn:
+        return None
+    last = newest_snapshot(objects)
+    there = {(one.name, one.bytes, one.crc): one for one in last.files} if last is not None else {}
+    listed = []
+    for name in [*run_names(checkpoint), checkpoint_name(checkpoint.number)]:
+        try:
+            size, crc = _measured(files, name)
+            found = there.get((name, size, crc))
+            if found is None:
+                found = SnapshotFile(name, f"files/{counting.epoch:016x}/{start_lsn:016x}/{name}", size, crc)
+                objects.put(found.object, _pieces(files, name))
+        except FileNotFoundError:
+            return None  # a merge has replaced the run
+        listed.append(found)
+    snapshot = Snapshot(
+        start_lsn, counting.position, counting.epoch, counting.lsn, counting.crc, counting.closed, listed
+    )
+    objects.put(f"{_LISTS}{start_lsn:016x}-{counting.epoch:016x}.json", [msgspec.json.encode(snapshot)])
+    return snapshot
+
+
+def download(files: Files, objects: Objects, snapshot: Snapshot) -> None:
+    """Makes the files of a snapshot. Raises DamagedStoreError for an object that is missing or differs,
+    UnreachableError, StoreFullError."""
+    for one in snapshot.files:
+        try:
+            replace_in_pieces(files, one.name, objects.get(one.object))
+        except FileNotFoundError:
+            raise DamagedStoreError(f"the object {one.object!r:.200} of a snapshot is missing") from None
+        if (one.bytes, one.crc) != _measured(files, one.name):
+            raise DamagedStoreError(f"the object {one.object!r:.200} differs from the file that was uploaded")
+
+
+def _pieces(files: Files, name: str) -> Iterator[bytes]:
+    file = files.open(name)
+    try:
+        position, size = 0, file.size()
+        while position < size:
+            piece = file.read_at(position, SNAPSHOT_PIECE_BYTES)
+            position += len(piece)
+            yield piece
+    finally:
+        file.close()
+
+
+def _measured(files: Files, name: str) -> tuple[int, int]:
+    """Returns the bytes of a file and their checksum."""
+    size = crc = 0
+    for piece in _pieces(files, name):
+        size, crc = size + len(piece), crc32c(piece, crc)
+    return size, crc
