@@ -44,7 +44,7 @@ MAY_IMPORT = {
     "catalog": CATALOG,
     "engine": ENGINE,
     "crawl": BELOW_CRAWL,
-    "cluster": BELOW_CRAWL,
+    "cluster": {"engine"} | ENGINE,
     "integrations": BELOW_CRAWL,
     "service": {"crawl", "cluster"} | BELOW_CRAWL,
     "sim": BELOW_SIM | {"__init__"},

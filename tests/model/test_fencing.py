@@ -23,7 +23,7 @@ def crawled(seed: int, faults: Faults, *, steps: int = 250) -> World:
         if world.is_done():
             break
     pages = reachable(FIRST)
-    assert dict.fromkeys(pages, {"done", "unknown"}) == world.states()
+    assert {url: {"done", "unknown"} for url in pages} == world.states()
     assert world.acknowledged <= pages == set(world.requests)
     frontiers = [owned.frontier for owned in world.owners()]
     assert [True] * len(world.partitions) == [frontier.verify().ok for frontier in frontiers]

@@ -129,6 +129,19 @@ def test_a_parcel_that_arrives_twice_counts_once():
     assert before == receiver.statistics()["accepted"]
 
 
+class Agreeable:
+    """A changelog in which all frames count."""
+
+    def append(self, lsn: int, frame: bytes) -> None:
+        pass
+
+    def begin(self, lsn: int) -> None:
+        pass
+
+    def wait(self, lsn: int) -> None:
+        pass
+
+
 def test_a_store_keeps_its_slots():
     disk = CrashDisk()
     Frontier.open(disk, slots=UPPER, keys=KEYS, robots="caller").close()
@@ -166,7 +179,7 @@ def test_after_a_takeover_hosts_with_open_leases_rest_until_their_deadlines_and_
     owner.discover(["http://c.test/"])  # the last instant of the log
     image = next(iter(disk.crash_images(random.Random(2), 1)))
     now -= day  # of another machine, whose clock is late
-    owner = Frontier.open(image, clock=lambda: now, robots="caller", settings={"delay": 2.0}, takeover=True)
+    owner = Frontier.open(image, clock=lambda: now, robots="caller", settings={"delay": 2.0}, changelog=Agreeable())
     now = first + 10 * MICROSECONDS  # that clock stands still until it has caught up
     begins = {}
     for _ in range(4 * (left + 10)):
@@ -175,3 +188,23 @@ def test_after_a_takeover_hosts_with_open_leases_rest_until_their_deadlines_and_
         now += MICROSECONDS // 4
     assert (left + 2) * MICROSECONDS == begins["a.test"] - first - 10 * MICROSECONDS
     assert begins["b.test"] - first <= 12 * MICROSECONDS
+
+
+def test_a_takeover_right_after_another_still_waits_for_the_requests_of_the_first_owner():
+    now, disk = Cluster(random.Random(1)).now, CrashDisk()
+
+    def opened() -> Frontier:
+        changelog = Agreeable()
+        return Frontier.open(disk, clock=lambda: now, robots="caller", settings={"delay": 1.0}, changelog=changelog)
+
+    owner = opened()
+    owner.discover(["http://a.test/1"])
+    assert 1 == len(owner.lease(1, ttl_seconds=20))
+    for skew in (5, 86_400, 0):  # of three machines
+        now += skew * MICROSECONDS
+        disk = next(iter(disk.crash_images(random.Random(2), 1)))
+        owner = opened()
+    begins = now
+    while not owner.lease(1):
+        now += MICROSECONDS // 4
+    assert 21 * MICROSECONDS == now - begins

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from outrider.clock import Instant, instant
-from outrider.cluster.counting import Counting, Sent, Topic, read_all
+from outrider.cluster.counting import Counting, RecordTopic, Sent, read_all
 from outrider.cluster.records import End, Frames, Heartbeat, in_records, packed
 from outrider.errors import ClaimLostError, StoreError, StoreFailedError, UnreachableError
 from outrider.limits import CHANGELOG_MARK_RECORDS, CHANGELOG_RECORD_BYTES_MAX, CHANGELOG_WAITING_BYTES_MAX
@@ -34,7 +34,7 @@ class OwnersChangelog:
 
     def __init__(
         self,
-        topic: Topic,
+        topic: RecordTopic,
         base: Counting,
         counting: Counting,
         *,
@@ -42,8 +42,9 @@ class OwnersChangelog:
         elapsed: Callable[[], Instant],
         pause: Callable[[], None],
     ) -> None:
-        """counting: after the claim of this node. base: where the reading of the topic began. elapsed: time that goes on while the machine sleeps (BOOTTIME), in
-        microseconds. pause: waits a moment before another attempt to reach the topic."""
+        """counting: after the claim of this node. base: where the reading of the topic began. elapsed: time that goes
+        on while the machine sleeps (BOOTTIME), in microseconds. pause: waits a moment before another attempt to reach
+        the topic."""
         self._topic = topic
         self._counting = counting
         self._marks = [base]  # what counted at earlier LSNs, in their order
@@ -53,6 +54,7 @@ class OwnersChangelog:
         self._until: Instant = elapsed()  # nothing may be requested before the first append counts
         self._waiting: deque[tuple[int, bytes]] = deque()
         self._waiting_bytes = 0
+        self._appended = counting.lsn
         self._under: _Under | None = None
         self._records: Iterator[tuple[Frames, int]] = iter(())  # of a frame in parts that is being sent
         self._failure: StoreFailedError | None = None
@@ -93,6 +95,7 @@ class OwnersChangelog:
     def append(self, lsn: int, frame: bytes) -> None:
         """Takes a frame. While too many bytes wait, it waits for the topic. Raises ClaimLostError."""
         with self._queue:
+            self._appended = lsn
             self._waiting.append((lsn, frame))
             self._waiting_bytes += len(frame)
         if self._waiting_bytes > CHANGELOG_WAITING_BYTES_MAX:
@@ -133,8 +136,8 @@ class OwnersChangelog:
     def end(self) -> None:
         """Gives up the partition. Call it after the log is closed and no request runs. Raises ClaimLostError."""
         with self._turn:
-            while self._waiting or self._under is not None:
-                self.keep()
+            self.wait(self._appended)
+            self._settle()  # a heartbeat may be on its way
             self._send(End(self._epoch, self._counting.lsn), self._counting.lsn)
             self._settle()
 

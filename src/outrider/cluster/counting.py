@@ -28,7 +28,7 @@ class Sent(Protocol):
         ...
 
 
-class Topic(Protocol):
+class RecordTopic(Protocol):
     """One partition of a topic: records at offsets, appended at the end by any node."""
 
     def send(self, record: bytes) -> Sent:
@@ -139,7 +139,7 @@ def crc_of(data: bytes, offset: int = 0) -> int:
     return int(crc)
 
 
-def read_all(topic: Topic, counting: Counting) -> None:
+def read_all(topic: RecordTopic, counting: Counting) -> None:
     """Takes all records up to the end of a topic."""
     while records := topic.read(counting.position):
         for offset, octets in records:

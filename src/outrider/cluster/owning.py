@@ -15,9 +15,10 @@ from hashlib import sha256
 
 from outrider.clock import ClockFunction, Instant
 from outrider.cluster.changelog import OwnersChangelog
-from outrider.cluster.counting import Counting, Topic, crc_of, read_all
+from outrider.cluster.counting import Counting, RecordTopic, crc_of, read_all
 from outrider.cluster.records import Claim, packed
 from outrider.cluster.snapshots import Objects, Snapshot, download
+from outrider.engine.opening import Recovered
 from outrider.engine.owner import Frontier
 from outrider.errors import ClaimRefusedError, DamagedStoreError, ForeignStoreError, StoreError, UnreachableError
 from outrider.kernels import FRAME_HEADER_BYTES, pack_frames, scan_frames
@@ -106,7 +107,7 @@ class Owned:
 
 
 def claim(
-    topic: Topic,
+    topic: RecordTopic,
     partition: Partition,
     snapshot: Snapshot | None,
     *,
@@ -138,7 +139,7 @@ def claim(
     return Claimed(before, after, base, snapshot)
 
 
-def make_ready(files: Files, partition: Partition, claimed: Claimed, topic: Topic, objects: Objects) -> bool:
+def make_ready(files: Files, partition: Partition, claimed: Claimed, topic: RecordTopic, objects: Objects) -> bool:
     """Has what counted before the claim in a directory, and nothing else. Returns whether the directory was made anew.
 
     Raises ForeignStoreError for a directory with something else, StoreInUseError, DamagedStoreError, UnreachableError,
@@ -167,7 +168,7 @@ def make_ready(files: Files, partition: Partition, claimed: Claimed, topic: Topi
 def open_store(
     files: Files,
     claimed: Claimed,
-    topic: Topic,
+    topic: RecordTopic,
     *,
     tenure_seconds: float,
     elapsed: Callable[[], Instant],
@@ -176,6 +177,7 @@ def open_store(
     seed: int = 0,
     settings: Mapping[str, object] | None = None,
     robots: str = "errands",
+    judge: Callable[[Recovered], None] | None = None,
 ) -> Owned:
     """Opens the store of a partition, after the directory was made ready and the tenure of the last owner is over.
     Raises ClaimLostError, and as `Frontier.open`."""
@@ -188,13 +190,13 @@ def open_store(
         seed=seed,
         settings=settings,
         robots=robots,
+        judge=judge,
         changelog=changelog,
-        takeover=True,  # by the same node, too: its requests of before a kill may still be on their way
     )
     return Owned(frontier, changelog)
 
 
-def _adopt(log: Log, claimed: Claimed, topic: Topic, start: int) -> None:
+def _adopt(log: Log, claimed: Claimed, topic: RecordTopic, start: int) -> None:
     """Writes the frames after an LSN that count."""
     counting, end = claimed.base.copy(), claimed.before.position
     while counting.position < end:

@@ -302,16 +302,17 @@ def clock_of(
 
     The clock never loses time that is known to have passed. Otherwise, after a wall clock was set back, the rests of
     hosts would be shorter in the record of their requests than they were. takeover: the log was dated by the clock of
-    another machine, so it does not show how much time passed.
+    another machine, so no time is known to have passed: all rests begin anew where they were.
     """
     last = tables.now
+    passed: Instant | None
     if clock is not None:
         at = checked(clock())
-        passed = None if takeover else max(0, at - last)
+        passed = 0 if takeover else max(0, at - last)
         return clock, max(at, last), passed, min(0.0, seconds(at - last))
     wall = clocks.wall()
     at = max(wall, last)
-    passed = None
+    passed = 0 if takeover else None
     _, opened_at, _, boot, elapsed = tables.registry.opening
     if boot and boot == clocks.boot() and not takeover:
         # The same start of the machine: the time since the last logged instant is known, however the wall clock jumped.

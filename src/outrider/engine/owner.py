@@ -183,7 +183,6 @@ class Frontier:
         judge: Callable[[Recovered], None] | None = None,
         control: bool = True,
         changelog: Changelog | None = None,
-        takeover: bool = False,
     ) -> Frontier:
         """Opens the store in a directory, and makes it if it is missing.
 
@@ -198,9 +197,9 @@ class Frontier:
         the pair of a cluster (of fingerprints, of slots; 16 bytes each) for a new store; by default two random ones.
         judge: is called before anything is written; if it raises, the store is not changed. control: whether
         control.sock in the directory answers `outrider status`, `hosts`, `explain` and similar commands while this
-        process has the store. changelog: gets each frame of the log, and is waited for before a call answers. takeover:
-        the last owner was another machine. Its clock may differ, and requests of its leases may still run: their hosts
-        get none until the deadlines of these leases plus one delay.
+        process has the store. changelog: gets each frame of the log, and is waited for before a call answers. Then the
+        last owner may be another machine: its clock may differ, and requests of its leases may still run, so their
+        hosts get none until the deadlines of these leases plus one delay.
         Raises StoreInUseError, DamagedStoreError, ForeignStoreError, StoreFullError, SettingsError.
         """
         check_options(clock, seed, slots, keys, robots=robots, addresses=addresses)
@@ -223,20 +222,10 @@ class Frontier:
             for part in tables.kept_in_runs():
                 part.remove_leftovers()
             log = open_log(files, store, checkpoint, changelog=changelog)
-            core = Core(
-                tables,
-                log,
-                options,
-                slot_key=manifest.slot_key_bytes,
-                seed=seed,
-                errands=robots == "errands",
-                locates=addresses == "errands",
-                keeps_lines=output,
-                owned=owned,
-            )
-            machine = Machine(core)
+            core = _core(tables, log, options, manifest, owned, robots, addresses, seed=seed, keeps_lines=output)
+            takeover = changelog is not None
             source, at, passed, step = clock_of(tables, clock, takeover=takeover)
-            frontier = cls(files, machine, log, clock=source, store=store, checkpoint=checkpoint)
+            frontier = cls(files, Machine(core), log, clock=source, store=store, checkpoint=checkpoint)
             frontier._begin(at, passed, step, fresh=fresh, callers_clock=clock is not None, takeover=takeover)
             if control and isinstance(path, str | os.PathLike):
                 frontier._socket = _socket_in(os.path.abspath(path), frontier)
@@ -316,16 +305,9 @@ class Frontier:
             checkpoint, tables, log = read_store(files, manifest, scratch=None)
             if judge is not None:
                 judge(Recovered(tables, log))
-            core = Core(
-                tables,
-                log,
-                pinned(files, manifest, options),
-                slot_key=manifest.slot_key_bytes,
-                errands=robots == "errands",
-                locates=addresses == "errands",
-                owned=manifest.owned,
+            machine = Machine(
+                _core(tables, log, pinned(files, manifest, options), manifest, manifest.owned, robots, addresses)
             )
-            machine = Machine(core)
             with all_stays():
                 machine.opening.settle_all(tables.now)
             last = tables.now
@@ -1237,6 +1219,31 @@ class Frontier:
         if self._closed:
             return "<Frontier closed>"
         return f"<Frontier {self._files.describe()}: {self._machine!r}>"
+
+
+def _core(
+    tables: Tables,
+    log: Log,
+    options: FrontierSettings,
+    manifest: Manifest,
+    owned: frozenset[int] | None,
+    robots: str,
+    addresses: str,
+    *,
+    seed: int = 0,
+    keeps_lines: bool = False,
+) -> Core:
+    return Core(
+        tables,
+        log,
+        options,
+        slot_key=manifest.slot_key_bytes,
+        seed=seed,
+        errands=robots == "errands",
+        locates=addresses == "errands",
+        keeps_lines=keeps_lines,
+        owned=owned,
+    )
 
 
 def _given_up(

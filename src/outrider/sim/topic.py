@@ -25,7 +25,7 @@ class Faults:
 
 
 class FaultyTopic:
-    """One partition of a topic. Its `Topic` for a node is made by `seen_by`."""
+    """One partition of a topic. Its `RecordTopic` for a node is made by `seen_by`."""
 
     def __init__(self, chance: random.Random, faults: Faults, *, read_max: int = 50) -> None:
         """read_max: how many records one call of `read` returns at most."""
@@ -69,13 +69,13 @@ class FaultyTopic:
         """From here on nothing is lost, late or repeated."""
         self._faults = Faults()
 
-    def some(self, offset: int) -> list[tuple[int, bytes]]:
+    def records_from(self, offset: int) -> list[tuple[int, bytes]]:
         """Returns records from an offset on."""
         return list(enumerate(self.records[offset : offset + self._read_max], offset))
 
 
 class NodesTopic:
-    """A topic as one node sees it, with the methods of `cluster.counting.Topic`."""
+    """A topic as one node sees it, with the methods of `cluster.counting.RecordTopic`."""
 
     def __init__(self, topic: FaultyTopic, waits: Callable[[], None], reaches: Callable[[], bool]) -> None:
         self._topic, self._waits, self._reaches = topic, waits, reaches
@@ -86,7 +86,7 @@ class NodesTopic:
     def read(self, offset: int) -> list[tuple[int, bytes]]:
         if not self._reaches():
             raise UnreachableError("no broker answers")
-        return self._topic.some(offset)
+        return self._topic.records_from(offset)
 
 
 class _OnItsWay:

@@ -24,6 +24,7 @@ from outrider.limits import MICROSECONDS, OWN_SLOT, RESTS_PER_FRAME_MAX, WAKES_P
 
 _Places = npt.NDArray[np.intp]
 _Instants = npt.NDArray[np.int64]
+_Opening = tuple[int, Instant, Instant, str, Instant]
 
 
 class Lifecycle(Part):
@@ -74,14 +75,7 @@ class Lifecycle(Part):
         elif self.turns.is_sought(authority):
             self._gates.line_up(authority)
 
-    def open_facts(
-        self,
-        opening: tuple[int, Instant, Instant, str, Instant],
-        now: Instant,
-        passed: Instant | None,
-        *,
-        takeover: bool = False,
-    ) -> int:
+    def open_facts(self, opening: _Opening, now: Instant, passed: Instant | None, *, takeover: bool = False) -> int:
         """Logs a new opening: leases of dead processes end and their hosts rest one whole delay. Resting hosts continue
         to rest, and leases of named workers live for the time that they had left.
 
