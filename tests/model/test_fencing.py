@@ -32,13 +32,13 @@ def crawled(seed: int, faults: Faults, *, steps: int = 250) -> World:
     return world
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_partitions_change_owners_and_nothing_is_lost(seed: int) -> None:
     world = crawled(seed, QUIET)
     assert world.counts["claims"] > len(world.partitions)
 
 
-@pytest.mark.parametrize("seed", range(100, 108))
+@pytest.mark.parametrize("seed", range(100, 104))
 def test_no_fault_of_topic_node_or_clock_breaks_a_promise(seed: int) -> None:
     crawled(seed, HARSH)
 
