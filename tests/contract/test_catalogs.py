@@ -151,7 +151,29 @@ def test_visits_of_one_url_are_counted_and_its_content_stays_after_an_error(plac
 def test_a_line_without_a_lease_changes_its_url_and_is_no_fetch(place, pages):
     completed(place, written(pages, [line(None, outcome="robots", status=None, warc=None)]))
     assert [] == tokens(place)
-    assert [("blocked", 0)] == [(row["state"], row["fetch_count"]) for row in place.rows("urls")]
+    assert [("blocked", 0, None)] == [
+        (row["state"], row["fetch_count"], row["last_fetched_at"]) for row in place.rows("urls")
+    ]
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_a_line_without_a_lease_keeps_the_last_visit(place, pages, apart):
+    refused = line(None, outcome="robots", status=None, warc=None, fetched_at="2026-10-06T00:00:00.000Z")
+    written(pages, [line(1)])
+    if apart:
+        completed(place, pages)
+    completed(place, written(pages, [refused]))
+    (row,) = place.rows("urls")
+    assert ("blocked", 1, 200) == (row["state"], row["fetch_count"], row["last_status_code"])
+    assert str(row["last_fetched_at"]).startswith("2026-10-05")
+
+
+def test_a_list_brings_the_last_visit_of_a_url_without_lines(place, pages):
+    completed(place, pages, [listed("http://a.test/")])
+    completed(place, pages, [listed("http://a.test/", status=200, fetched_at=1_790_000_000 * SECOND)])
+    (row,) = place.rows("urls")
+    assert 200 == row["last_status_code"]
+    assert row["last_fetched_at"] is not None
 
 
 def test_a_list_adds_all_urls_and_the_newer_state_counts(place, pages):

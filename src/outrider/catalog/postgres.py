@@ -75,9 +75,9 @@ _NEW_COLUMNS: Final = (
 _UPDATE_VISITS: Final = """UPDATE urls SET
     depth = coalesce(urls.depth, n.depth),
     source_url_id = coalesce(urls.source_url_id, (SELECT s.id FROM urls s WHERE s.url_hash = n.source)),
-    last_fetched_at = n.fetched_at,
+    last_fetched_at = coalesce(n.fetched_at, urls.last_fetched_at),
     fetch_count = urls.fetch_count + n.answered,
-    last_status_code = n.status,
+    last_status_code = CASE WHEN n.fetched_at IS NULL THEN urls.last_status_code ELSE n.status END,
     last_content_hash = coalesce(n.content_hash, urls.last_content_hash),
     last_simhash = coalesce(n.simhash, urls.last_simhash),
     content_length = coalesce(n.content_length, urls.content_length),
@@ -100,7 +100,8 @@ _UPSERT_LISTED: Final = """INSERT INTO urls (url_hash, url, normalized_url, host
     state = excluded.state
     WHERE (urls.state, urls.priority, urls.next_fetch_at, urls.discovered_at, urls.depth) IS DISTINCT FROM
     (excluded.state, excluded.priority, excluded.next_fetch_at, excluded.discovered_at, excluded.depth)
-    OR urls.last_fetched_at IS NULL OR (urls.source_url_id IS NULL AND excluded.source_url_id IS NOT NULL)"""
+    OR (urls.last_fetched_at IS NULL AND excluded.last_fetched_at IS NOT NULL)
+    OR (urls.source_url_id IS NULL AND excluded.source_url_id IS NOT NULL)"""
 _UPSERT_ROBOTS: Final = """INSERT INTO robots_cache VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
     ON CONFLICT (host) DO UPDATE SET fetched_at = excluded.fetched_at, expires_at = excluded.expires_at,
     status_code = excluded.status_code, content = excluded.content, parsed_rules = excluded.parsed_rules,

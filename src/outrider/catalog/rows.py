@@ -40,14 +40,15 @@ class UrlKey(NamedTuple):
 class VisitRow(NamedTuple):
     """What the visits of one batch changed in the row of a URL. A column of None keeps its value, except `status`.
 
-    source: the hash of the URL on whose page it was found. answered: how many of them were.
+    source: the hash of the URL on whose page it was found. fetched_at: None without a request, and then `status` keeps
+    its value too. answered: how many of the visits were answered.
     """
 
     key: UrlKey
     depth: int | None
     source: bytes | None
     priority: float | None
-    fetched_at: str
+    fetched_at: str | None
     answered: int
     status: int | None
     content_hash: str | None
@@ -248,7 +249,7 @@ def _visit(line: _CrawlLine, key: UrlKey, at: str, fitting: Fitting) -> VisitRow
         fitting.whole(line.depth),
         _source(line.referrer),
         fitting.real(line.priority),
-        at,
+        at if line.token is not None else None,
         int(status is not None),
         status,
         quiet.text(line.digest, _CUT["last_content_hash"]) if kept else None,
@@ -261,7 +262,10 @@ def _visit(line: _CrawlLine, key: UrlKey, at: str, fitting: Fitting) -> VisitRow
 
 def _joined(earlier: VisitRow, later: VisitRow) -> VisitRow:
     """Returns both visits of one URL as one."""
+    latest = later if later.fetched_at is not None else earlier
     return later._replace(
+        fetched_at=latest.fetched_at,
+        status=latest.status,
         answered=earlier.answered + later.answered,
         content_hash=later.content_hash if later.content_hash is not None else earlier.content_hash,
         simhash=later.simhash if later.simhash is not None else earlier.simhash,

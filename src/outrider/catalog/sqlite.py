@@ -51,9 +51,9 @@ _UPSERT_VISIT: Final = """INSERT INTO urls (url_hash, url, normalized_url, host,
     ON CONFLICT (url_hash) DO UPDATE SET
     depth = coalesce(urls.depth, excluded.depth),
     source_url_id = coalesce(urls.source_url_id, excluded.source_url_id),
-    last_fetched_at = excluded.last_fetched_at,
+    last_fetched_at = coalesce(excluded.last_fetched_at, urls.last_fetched_at),
     fetch_count = urls.fetch_count + excluded.fetch_count,
-    last_status_code = excluded.last_status_code,
+    last_status_code = iif(excluded.last_fetched_at IS NULL, urls.last_status_code, excluded.last_status_code),
     last_content_hash = coalesce(excluded.last_content_hash, urls.last_content_hash),
     last_simhash = coalesce(excluded.last_simhash, urls.last_simhash),
     content_length = coalesce(excluded.content_length, urls.content_length),
@@ -77,7 +77,8 @@ _UPSERT_LISTED: Final = """INSERT INTO urls (url_hash, url, normalized_url, host
     state = excluded.state
     WHERE urls.state IS NOT excluded.state OR urls.priority IS NOT excluded.priority
     OR urls.next_fetch_at IS NOT excluded.next_fetch_at OR urls.discovered_at IS NOT excluded.discovered_at
-    OR urls.depth IS NOT excluded.depth OR urls.last_fetched_at IS NULL
+    OR urls.depth IS NOT excluded.depth
+    OR (urls.last_fetched_at IS NULL AND excluded.last_fetched_at IS NOT NULL)
     OR (urls.source_url_id IS NULL AND excluded.source_url_id IS NOT NULL)"""
 _UPSERT_ROBOTS: Final = "INSERT OR REPLACE INTO robots_cache VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)"
 # The parameters are numbered because executemany passes tuples, and SQLite counts them from 1.
