@@ -42,10 +42,11 @@ test: install lint
 
 test-servers: install
 	@$(PYTHON) scripts/install.py --servers
-	$(PYTEST) -m servers --timeout 300 tests/servers
+	$(PYTEST) -m 'servers and not long' --timeout 300 tests/servers
 
 test-long: install
 	@$(PYTHON) scripts/install.py --fuzz
+	@$(PYTHON) scripts/install.py --servers
 	$(PYTEST) -m long --timeout 1800
 
 bench: install

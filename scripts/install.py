@@ -5,7 +5,8 @@ It needs only Python 3.11 or later. Locked dependencies are installed with their
 is installed if that is permitted (root, apt), or the plain Python kernels are used. A stamp in the environment makes
 the second run end at once. `--bench` makes `.venv-bench` with the peers that `make bench` measures, `--docs`
 makes `.venv-docs` with the generator of the documents' site, `--fuzz` makes `.venv-fuzz` with the fuzzer that
-`make test-long` uses on the service, and `--servers` installs the servers and browsers of `make test-servers`.
+`make test-long` uses on the service, and `--servers` installs the servers and browsers of `make test-servers`, which
+some long tests use, too.
 
 Any Python 3 must be able to parse this file, so that an old one can name the missing version.
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import runpy
 import shutil
 import signal
@@ -68,6 +69,18 @@ def wait_for(condition: Callable[[], bool], trouble: Callable[[], str]) -> None:
     while not condition():
         assert time.monotonic() < end, trouble()
         time.sleep(0.05)
+
+
+def listens(port: int) -> bool:
+    """Whether an HTTP server without an error of its own answers at this port of loopback."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=2)
+    try:
+        connection.request("GET", "/")
+        return connection.getresponse().status < 500
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
 
 
 def answers(url: str) -> bool:
