@@ -28,6 +28,7 @@ BENCHES = (
     "reach",
     "replay",
     "archives",
+    "destinations",
     "crawl",
     "work",
     "polite",
