@@ -5,9 +5,17 @@ from __future__ import annotations
 
 import pytest
 
+from limiting import set_limits
 from model.fencing import FIRST, QUIET, World, reachable
 from outrider.errors import StoreError
 from outrider.sim.topic import Faults
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Owners die so often here that pages would be given up, as they should; but here each page must arrive."""
+    set_limits(monkeypatch, LEASES_LOST_MAX=250)
+
 
 HARSH = Faults(lost=0.05, unknown=0.05, late=0.05, twice=0.05)
 
