@@ -675,7 +675,12 @@ CHANGE_CONFIDENCE_MAX = 1_000.0
 CHANGE_SECONDS_PRIOR = 7 * 86_400.0  # between two changes of a page of which nothing is known
 CHANGE_CONFIDENCE_PRIOR = 1.0  # of a page that was never visited again: the first visits count more than any host
 CHANGE_CONFIDENCE_VAGUE = 1.05  # up to here, visits have shown hardly anything
-CHANGE_RATE_FAR = 10.0  # times the prior, or a part of it: the rate of a host that is another world
+# Of the rate of a host, given that of all hosts, and of that of all hosts, given a change a week. The standard error of
+# its logarithm is 1 / sqrt(confidence): factors of 2.7 and of 24, because crawls of pages and of tickers differ as much
+HOST_RATE_CONFIDENCE = 1.0
+HOST_RATE_CRAWL_CONFIDENCE = 0.1
+HOST_RATE_VISITS_MAX = 1_000.0  # then older visits count half: a host may change its habit
+HOST_RATES_MAX = 100_000  # hosts whose change rate is in memory, 20 MB
 REVISIT_SECONDS_MAX = (
     10 * 365 * 86_400.0
 )  # until the next visit of a page: a pause that fits into every sum of instants
@@ -704,6 +709,7 @@ REVISIT_CLOSED_SECONDS = 0.05  # the least time until a host that is busy now is
 REVISIT_HELD_SECONDS = 10.0  # between two looks at a page whose queue is paused or blocked
 REVISIT_OWED_MAX = 3.0  # new URLs that a discovery share may be late or ahead: what was missing long ago is forgotten
 REVISIT_LOOKS_PER_CALL = 256  # a few milliseconds
+REVISIT_MOVES_PER_CALL = 3  # rounds of the calendar without a page, a few milliseconds: then the next call continues
 DATE_CHARACTERS_MAX = 100  # of a date as text: no format has as many
 SIGNAL_AHEAD_SECONDS = 600.0  # by which the clock of a site may be fast; dates that are later are future dates
 SIGNALS_BYTES = 10  # of the signals of a page: a date and a count
@@ -714,11 +720,10 @@ SIGNAL_WEIGHT = 2.0  # of these two, in changes
 SIGNAL_RECALL_MAX = 0.95  # of any host: a page without a signal is visited all the same
 HOST_SIGNALS_MAX = 100_000  # hosts whose signals are learned: some 40 MB; above that the least recent are forgotten
 HOST_SIGNALS_VISITS_MAX = 512.0  # visits after which the older ones count half: a host may change its habit
-HOST_SIGNALS_VISITS_MIN = 8.0  # visits from which on its rate of changes is that of its unknown pages
 HOST_SIGNALS_JUDGED_MIN = 32.0  # visits after which signals without weight are counted for a part of the pages
 VOID_SIGNALS_COUNTED = 8  # for one of so many pages
 HOST_SIGNALS_SHOWN_MAX = 100  # hosts that the status lists
-SAID_CHANGE_CONFIDENCE = 1.0  # of a rate that a site or a caller says, in changes: as weak as no knowledge
+SAID_CHANGE_CONFIDENCE = 1.1  # of a rate that a site or a caller says, in changes: hardly more than no knowledge
 FILES_SHARE = 0.1  # of the rate that sitemaps and feeds get at most
 FILES_REVISITED_MAX = 50_000  # of them; later ones are read once, and half of the errands remain for new ones
 FILE_SECONDS_MAX = 30 * 86_400.0  # until the next visit of a sitemap

@@ -6,14 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import given as drawn
 from hypothesis import strategies as st
-from numpy.testing import assert_allclose
 
 from outrider.frontier.policy.change_rates import (
     STEP_MAX,
     after_visits,
     drawn_rates,
     error_of,
-    pooled_prior,
     rate_of,
     theta_of,
 )
@@ -118,9 +116,3 @@ def test_rates_are_drawn_around_the_belief():
     rates = drawn_rates(np.log(0.2), 4.0, normal)
     assert np.log(0.2) == pytest.approx(float(np.log(rates).mean()), abs=0.02)
     assert 0.5 == pytest.approx(float(np.log(rates).std()), abs=0.02)
-
-
-def test_the_prior_of_a_host_is_the_mean_of_its_pages_and_that_of_all_hosts_before():
-    theta, confidence = pooled_prior([0, 1_000, 0], [0, 100.0, 1e9], rate=0.5, weight=2.0, confidence=0.7)
-    assert_allclose(rate_of(theta), [0.5, 1_002 / 104, 2 / (1e9 + 4)])
-    assert_allclose(confidence, 0.7)

@@ -13,6 +13,7 @@ from outrider.clock import Instant, instant
 from outrider.errors import SettingsError
 from outrider.frontier.policy.revisit_plan import NAMES, Visited
 from outrider.journey import Lease, Link
+from outrider.limits import REVISIT_MOVES_PER_CALL
 from outrider.sim.disk import CrashDisk, FaultyFiles
 
 A = "http://a.com/"
@@ -400,3 +401,78 @@ def test_a_rate_is_drawn_again_after_each_horizon_and_not_before():
     assert [20] == same[:1]
     assert same[1] > 10
     assert max(same[2:]) <= 3
+
+
+def fetched_by_a_caller_who_waits(world: World, seconds: float, changes: float = 20.0) -> int:
+    """The fetches of a caller who leases again as soon as the frontier says so. changes: the seconds between those of a
+    page."""
+    count, end = 0, world.clock() + instant(seconds)
+    while world.clock() < end:
+        leases = world.lease(100)
+        count += len(leases)
+        for lease in leases:
+            visit(world, lease, f"{int(world.clock() / instant(changes) + hash(lease.url) % 7 / 7)}")
+        world.clock.move(0.002 if leases else world.ready_in())
+    return count
+
+
+@pytest.mark.parametrize("rule", ["optimal", "uniform"])
+@pytest.mark.parametrize(("hosts", "count", "rate", "seconds"), [(1, 60, 4.0, 120.0), (40, 4_000, 60.0, 8.0)])
+def test_a_caller_who_asks_when_the_frontier_says_uses_the_whole_rate(rule, hosts, count, rate, seconds):
+    world = World(disk=FaultyFiles(), delay=0, delay_factor=0, revisit=rule, rate=rate)
+    urls = [f"http://h{number % hosts}.com/{number}" for number in range(count)]
+    world.frontier.restore(
+        {"url": url, "state": "waiting", "reason": "planned", "due": world.clock(), "depth": 1, "status": 200,
+         "fetched_at": world.clock(), "digest": "00" * 8}
+        for url in urls
+    )  # fmt: skip
+    # A frontier that opens without fetches before has saved those of a second.
+    assert rate * (seconds + 1) == pytest.approx(fetched_by_a_caller_who_waits(world, seconds), rel=0.02)
+
+
+@pytest.mark.parametrize("rule", ["optimal", "uniform"])
+def test_a_slow_caller_gets_several_pages_of_a_host_without_a_gap(rule):
+    """Two calls a second at a rate of eight: a machine that is busy with other work."""
+    world = World(disk=FaultyFiles(), delay=0, delay_factor=0, revisit=rule, rate=8.0)
+    world.discover(*[f"http://a.com/{number}" for number in range(60)])
+    count = 0
+    for _ in range(80):
+        leases = world.frontier.lease(100, per_queue=64)
+        world.clock.move(0.5)
+        count += len(leases)
+        for lease in leases:
+            visit(world, lease)
+    assert 8.0 * 40 == pytest.approx(count, rel=0.02)
+
+
+def test_a_look_moves_few_buckets_and_the_next_one_continues_at_once(monkeypatch):
+    """A look that ends because buckets are being moved has found no page, and there is one."""
+    world = World(disk=FaultyFiles(), delay=0, revisit="optimal", rate=10.0)
+    due = world.clock() + instant(5 * DAY)
+    records = [
+        {"url": url, "state": "waiting", "reason": "planned", "due": due + 10 * number, "depth": 1, "status": 200,
+         "fetched_at": world.clock(), "digest": "00" * 8}
+        for number, url in enumerate(pages(4_000))
+    ]  # fmt: skip
+    world.frontier.restore(records)
+    planned, takes = world.inspect().tables.urls, []
+    take = planned.take_planned
+    monkeypatch.setattr(planned, "take_planned", lambda until, most: (takes.append(0), take(until, most))[1])
+    waits = []
+    while not world.lease(1):
+        assert len(takes) <= REVISIT_MOVES_PER_CALL
+        takes.clear()
+        waits.append(world.ready_in())
+        assert len(waits) < 100
+    assert len(waits) > 1
+    assert {0.0} == set(waits)
+
+
+def test_a_page_without_visits_has_the_change_rate_that_others_of_its_host_show():
+    world = World(disk=FaultyFiles(), delay=0, revisit="optimal", rate=4.0)
+    world.discover(*[f"http://a.com/{number}" for number in range(20)])
+    fetched_by_a_caller_who_waits(world, 60.0)
+    world.discover("http://a.com/new")
+    while "waiting" != world.state("http://a.com/new"):
+        fetched_by_a_caller_who_waits(world, 1.0)
+    assert 1 / 60 < world.frontier.explain("http://a.com/new").revisit.change_rate < 1 / 6

@@ -103,21 +103,6 @@ def drawn_rates(theta: npt.ArrayLike, confidence: npt.ArrayLike, normal: npt.Arr
     return rate_of(np.asarray(theta, np.float64) + np.asarray(normal, np.float64) * error_of(confidence))
 
 
-def pooled_prior(
-    changes: npt.ArrayLike, time: npt.ArrayLike, *, rate: float, weight: float, confidence: float
-) -> tuple[Floats, Floats]:
-    """The prior of new pages of hosts and shapes, from the visits of their other pages: theta and confidence.
-
-    changes: the visits that saw a change. time: the time that these visits covered, without the part before a change
-    of a known date. rate, weight: the rate of hosts without visits, as if this number of changes had been seen.
-    confidence: of one page at the start, since the pages of a host differ. The sum is a Gamma prior, as above.
-    """
-    seen = np.maximum(np.asarray(changes, np.float64), 0.0) + weight
-    covered = np.maximum(np.asarray(time, np.float64), 0.0) + weight / rate
-    theta = theta_of(seen / covered)
-    return theta, np.full(theta.shape, confidence)
-
-
 def _bit_step(x: Floats, confidence: Floats, changed: npt.NDArray[np.bool_]) -> tuple[Floats, Floats]:
     """The step of theta and the gain of confidence by one bit."""
     with np.errstate(invalid="ignore", divide="ignore"):

@@ -14,7 +14,7 @@ at any time.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final, Self
 
@@ -25,7 +25,7 @@ from outrider.errors import SettingsError, shown
 from outrider.frontier.policy.change_rates import after_visits, rate_of
 from outrider.frontier.policy.revisit_rules import RULES, Halving, Rule, Shown, Uniform, host_class_seconds
 from outrider.frontier.policy.signal_values import SignalModel, signal_interval, signal_value
-from outrider.frontier.policy.visit_values import INTERVALS, VALUES, Objective, freshness
+from outrider.frontier.policy.visit_values import INTERVALS, VALUES, Objective, freshness, price_of
 from outrider.limits import REVISIT_PRICE_MIN, REVISIT_SECONDS_MAX
 
 Floats = npt.NDArray[np.float64]
@@ -85,14 +85,6 @@ class PlannedPages:
         chosen = np.asarray(rows)
         taken = type(self)(*(column[chosen] for column in self.columns))
         return taken if self.heard is None else replace(taken, heard=self.heard.take(chosen))
-
-    @classmethod
-    def joined(cls, parts: Iterable[Self]) -> Self:
-        """Returns the pages of all parts, at least one, without their signals."""
-        theta, confidence, interval, memory, importance = map(
-            np.concatenate, zip(*(part.columns for part in parts), strict=True)
-        )
-        return cls(theta, confidence, interval, memory, importance)
 
     def model(self) -> SignalModel:
         """Returns how the changes of these pages are signalled; some page must have a date."""
@@ -156,12 +148,12 @@ class Plan:
         return None if self._objective is not None or isinstance(self._rule, Uniform) else 0.0
 
     def first_level(self, pages: PlannedPages, count: int, rate: float) -> float:
-        """Returns the level to begin with where it depends on the pages. count: of all planned pages; rate: fetches a
-        second."""
+        """Returns the level at which the visits of all planned pages need the whole rate, if they are as these, one at
+        least. count: of all planned pages; rate: fetches a second."""
         equal = max(count, 1) / rate
         if self._objective is not None:
-            values = VALUES[self._objective](pages.importance, rate_of(pages.theta), equal)
-            return math.log(max(float(np.median(values)) if len(values) else 0.0, REVISIT_PRICE_MIN))
+            price = price_of(len(pages) / equal, pages.importance, rate_of(pages.theta), self._objective)
+            return math.log(max(price, REVISIT_PRICE_MIN))
         return math.log(equal)
 
     def after(

@@ -5,8 +5,8 @@ that are due, and queues those whose time has come under the present level (poli
 for the end of their wait or a part of the horizon, whatever is first. Looks are no facts: an opening begins with the
 instants of the records, and a replay never looks.
 
-The level follows the fetches. A page that is queued when its time has come raises it, a page that is fetched ahead of
-its time, because nothing else is due, lowers it, and so does each fetch that the rate allowed and nobody used.
+The level follows the fetches (policy/revisit_level.py). A page of which its visits showed hardly anything has the
+change rate of its host (policy/host_rates.py).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -35,6 +35,8 @@ from outrider.frontier.format.card_records import (
 from outrider.frontier.policy.change_rates import drawn_rates, error_of, rate_of, theta_of
 from outrider.frontier.policy.fetch_rate import FetchRate
 from outrider.frontier.policy.frontier_settings import FrontierSettings
+from outrider.frontier.policy.host_rates import HostRates
+from outrider.frontier.policy.revisit_level import RevisitLevel
 from outrider.frontier.policy.revisit_plan import Heard, Plan, PlannedPages
 from outrider.frontier.policy.revisit_rules import Shown
 from outrider.frontier.policy.signal_values import host_quality
@@ -49,11 +51,9 @@ from outrider.kernels.card_layout import FETCHED_FROM, HEAD, PLANNED, Heads
 from outrider.limits import (
     CHANGE_CONFIDENCE_PRIOR,
     CHANGE_CONFIDENCE_VAGUE,
-    CHANGE_RATE_FAR,
     CHANGE_SECONDS_PRIOR,
     CLASSES,
     HOST_SIGNALS_JUDGED_MIN,
-    HOST_SIGNALS_VISITS_MIN,
     INSTANT_MAX,
     MICROSECONDS,
     REVISIT_AWAITED_FETCHES,
@@ -66,16 +66,13 @@ from outrider.limits import (
     REVISIT_HOST_COMPETING,
     REVISIT_HOST_STEP,
     REVISIT_HOSTS_PRICED_MAX,
-    REVISIT_LEVEL_LATE,
     REVISIT_LOOKS_PER_CALL,
     REVISIT_LOOKS_PER_FETCH,
-    REVISIT_LOST_MAX,
+    REVISIT_MOVES_PER_CALL,
     REVISIT_NOTED_EVERY,
     REVISIT_OWED_MAX,
     REVISIT_PAGES_AVERAGED,
     REVISIT_SECONDS_MAX,
-    REVISIT_STEP,
-    REVISIT_STEPS_AHEAD,
     REVISIT_TRIES_AHEAD,
     WAKES_PER_CALL_MAX,
 )
@@ -88,10 +85,8 @@ OWN = ("change_rate", "change_confidence", "revisit_interval", "revisit_memory")
 OWN_PLACES = tuple(list(RECORD_FIELDS).index(name) for name in (*OWN, "signals"))
 """The places of the fields that a visit changes: it ends the count of signals."""
 _NO_REAL = bytes(4)
-_PRIOR_RATE = 1.0 / CHANGE_SECONDS_PRIOR
 _PRIOR_WORTH = CHANGE_SECONDS_PRIOR * math.exp(0.5 / CHANGE_CONFIDENCE_PRIOR)
 """The mean of the seconds between changes of a new page, where the logarithm of their rate is normal."""
-_LATEST = 32  # reports of which pages are kept, and the pages of each: the level of one page would be a bad guess
 _RANKS = 1_000  # the microseconds within which the pages of one host are looked at in the order of their values
 
 
@@ -119,11 +114,9 @@ class Revisits:
         self.plan = Plan(settings.revisit) if settings.revisit is not None else None
         self.rate = FetchRate(settings.rate, _last_fetch(tables)) if settings.rate is not None else None
         tables.urls.planned_stay = self.plan is not None and self.rate is not None
-        self.level: float | None = self.plan.known_level if self.plan is not None else None
-        """The logarithm of the price or the stretch; None before the first look, if pages decide where it begins."""
-        self._pages_then = 0  # when the level began
-        self.step = REVISIT_STEP
-        self._latest: deque[PlannedPages] = deque(maxlen=_LATEST)  # a few pages of each of the last reports
+        per_second = None if self.rate is None else self.rate.per_second
+        self._level = RevisitLevel(self.plan, per_second) if self.plan is not None else None
+        self._host_rates = HostRates()
         self._discovery_share = settings.discovery_share
         self._closed_until: Instant = 0  # no page is fetched ahead of its time before: the hosts of the next are closed
         self._owed = 0.0  # new URLs that the discovery share still requires
@@ -142,10 +135,15 @@ class Revisits:
     def __repr__(self) -> str:
         return f"<Revisits {self.plan} {self.rate}>"
 
+    @property
+    def level(self) -> float | None:
+        """The logarithm of the price or the stretch; None without a rule, and where pages decide where it begins."""
+        return None if self._level is None else self._level.now
+
     def begin(self, level: float, step: float) -> None:
         """Begins with this level, and moves it by this step for each fetch. An experiment shows what they change."""
-        self.level, self.step = level, step
-        self._pages_then = len(self._tables.urls.planned)
+        assert self._level is not None
+        self._level.begin(level, step, len(self._tables.urls.planned))
 
     # -- after a visit -------------------------------------------------------------------------------------------------
 
@@ -166,17 +164,19 @@ class Revisits:
         """
         assert self.plan is not None
         heads = cards.heads[rows]
+        assert self._level is not None
         pages = self._pages(heads, [kept[row] for row in rows.tolist()])
         first = heads["fetched"] == 0
         waited = np.where(first, 0.0, _since(heads, ended))
         shown = np.where(first, Shown.NOTHING, np.where(changed, Shown.CHANGED, Shown.UNCHANGED))
         if pages.heard is not None:
             ages = _ages_by_signals(pages, changed, ages, waited)
+        self._host_rates.learn(self._names(heads), waited, shown == Shown.CHANGED, ages)
         after = self.plan.after(pages, shown, waited, ages, first)
         after = after if after.heard is None else replace(after, heard=after.heard.visited())
         guessed = self._drawn(after, heads["order"], fetched_cells(ended), ended)
-        self._grow(after)
-        pauses = self.plan.waits(guessed, self._level(guessed))
+        self._level.reported(after, heads["order"], self._count(after))
+        pauses = self.plan.waits(guessed, self._level_of(guessed))
         looks = np.minimum(pauses, self._horizons(heads["order"], ended))
         at = ended + _microseconds(looks)
         self._note(guessed, pauses, np.minimum(looks, REVISIT_SECONDS_MAX))
@@ -198,12 +198,11 @@ class Revisits:
     def planned_later(self, cards: Cards, count: int, now: Instant) -> tuple[Instants, Floats]:
         """Returns the same for pages that were fetched without a rule: `count` in all, of which these are some."""
         assert self.plan is not None
+        assert self._level is not None
         heads, flags = cards.heads, cards.heads["flags"].tolist()
         kept = [parts_of(cards.extra_of(row), flags[row])[0] for row in range(len(cards))]
         pages = self._drawn(self._pages(heads, kept), heads["order"], heads["fetched"], now)
-        if self.level is None:
-            self.level = self.plan.first_level(pages, count, self.rate.per_second) if self.rate is not None else 0.0
-        pauses = self.plan.waits(pages, self.level)
+        pauses = self.plan.waits(pages, self._level.of(pages, count))
         last = (heads["fetched"].astype(np.int64) + FETCHED_FROM) * MICROSECONDS
         looks = self._horizons(heads["order"], np.full(len(heads), now))
         at = np.minimum(last + _microseconds(pauses), now + _microseconds(looks))
@@ -219,7 +218,7 @@ class Revisits:
         assert self.plan is not None
         pages = self._drawn(self._pages(heads, kept), heads["order"], heads["fetched"], now)
         visited = (heads["fetched"].astype(np.int64) + FETCHED_FROM) * MICROSECONDS
-        due = visited + _microseconds(self.plan.waits(pages, self._level(pages)))
+        due = visited + _microseconds(self.plan.waits(pages, self._level_of(pages)))
         # The last look comes after whole horizons since the visit: counted from now, daily dates would postpone it.
         horizons = np.maximum(self._horizons(heads["order"], visited), 1.0)
         passed = np.floor(np.maximum(now - visited, 0) / MICROSECONDS / horizons) + 1.0
@@ -227,41 +226,38 @@ class Revisits:
         useful = np.zeros(len(heads), np.bool_) if pages.heard is None else pages.model().evidence > 0
         return np.maximum(np.minimum(due, horizon), now), useful
 
-    def _pages(self, heads: Heads, kept: list[KeptFields]) -> PlannedPages:
-        """Returns pages as the plan has them."""
+    def _pages(self, heads: Heads, kept: Sequence[KeptFields]) -> PlannedPages:
+        """Returns pages as the plan has them. Those of which hardly anything is known have the rate of their hosts:
+        otherwise each page of a fast host would need many visits to be known."""
         octets = [getattr(one, name) or _NO_REAL for name in OWN for one in kept]
         numbers = np.frombuffer(b"".join(octets), "<f4").astype(np.float64).reshape(len(OWN), len(kept))
         rates, confidence, interval, memory = numbers
-        known = confidence > 0
-        pages = PlannedPages(
-            theta_of(np.where(known, rates, _PRIOR_RATE)),
-            np.where(known, confidence, CHANGE_CONFIDENCE_PRIOR),
-            interval,
-            memory,
-            heads["priority"].astype(np.float64),
-        )
+        confidence = np.where(confidence > 0, confidence, CHANGE_CONFIDENCE_PRIOR)
+        vague = confidence <= CHANGE_CONFIDENCE_VAGUE
+        theta = theta_of(rates)
+        if vague.any():
+            theta[vague] = self._host_rates.thetas(self._names(heads[vague]))
+        pages = PlannedPages(theta, confidence, interval, memory, heads["priority"].astype(np.float64))
         return self._with_signals(pages, heads, kept) if any(one.signals for one in kept) else pages
 
-    def _with_signals(self, pages: PlannedPages, heads: Heads, kept: list[KeptFields]) -> PlannedPages:
-        """Returns pages with their signals, and the quality of these at their hosts. A page of which hardly anything is
-        known has the rate of its host, if that is far from the prior: otherwise the signals of a fast host would mean
-        nothing, and its pages would need many visits to be known."""
+    def _names(self, heads: Heads) -> npt.NDArray[np.uint64]:
+        """Returns the hashes of the hosts of pages, 0 for a page without a queue."""
         tables = self._tables
         rows = tables.queues.find(np.ascontiguousarray(heads["queue"]))
         there = rows != NONE
         hosts = tables.queues.host[np.where(there, rows, 0).astype(np.intp)].astype(np.intp)
-        names, places = np.unique(np.where(there, tables.hosts.hash[hosts], 0), return_inverse=True)
-        sums = [tables.urls.signals.get(name) for name in names.tolist()]
+        return np.where(there, tables.hosts.hash[hosts], np.uint64(0))
+
+    def _with_signals(self, pages: PlannedPages, heads: Heads, kept: Sequence[KeptFields]) -> PlannedPages:
+        """Returns pages with their signals, and the quality of these at their hosts."""
+        names, places = np.unique(self._names(heads), return_inverse=True)
+        sums = [self._tables.urls.signals.get(name) for name in names.tolist()]
         quality = host_quality(sums)
         dated = np.array([bool(one.signals) for one in kept])
         counts = np.array([signals_of(one)[1] for one in kept], np.float64)
         visits = np.array([one.visits for one in sums])[places]
-        host_theta = theta_of(quality.rate[places])
-        vague = dated & (visits >= HOST_SIGNALS_VISITS_MIN) & (pages.confidence <= CHANGE_CONFIDENCE_VAGUE)
-        vague &= np.abs(host_theta - math.log(_PRIOR_RATE)) > math.log(CHANGE_RATE_FAR)
-        theta = np.where(vague, host_theta, pages.theta)
         recall, noise = (np.where(dated, column[places], 0.0) for column in (quality.recall, quality.noise))
-        return replace(pages, theta=theta, heard=Heard(counts, recall, noise, visits >= HOST_SIGNALS_JUDGED_MIN))
+        return replace(pages, heard=Heard(counts, recall, noise, visits >= HOST_SIGNALS_JUDGED_MIN))
 
     def _drawn(
         self, pages: PlannedPages, orders: npt.NDArray[np.uint64], fetched: npt.NDArray[np.uint32], now: Instants | int
@@ -280,26 +276,14 @@ class Revisits:
         normal = radius * np.cos(2.0 * np.pi * (second >> np.uint64(11)).astype(np.float64) * 2.0**-53)
         return replace(pages, theta=theta_of(drawn_rates(pages.theta, pages.confidence, REVISIT_DRAWN * normal)))
 
-    def _level(self, pages: PlannedPages) -> float:
+    def _level_of(self, pages: PlannedPages) -> float:
         """Returns the level; the first pages decide where it begins."""
-        assert self.plan is not None
-        if self.level is None:
-            count = len(self._tables.urls.planned) + len(pages)
-            self.level = self.plan.first_level(pages, count, self.rate.per_second) if self.rate is not None else 0.0
-            self._pages_then = count
-        return self.level
+        assert self._level is not None
+        return self._level.of(pages, self._count(pages))
 
-    def _grow(self, pages: PlannedPages) -> None:
-        """Begins with another level whenever the crawl has twice as many pages and the level is far too low for them: a
-        step for each fetch is too slow for a crawl that grows from one seed. pages: the next ones of the report."""
-        if self.plan is None or self.rate is None or self.level is None:
-            return
-        self._latest.append(pages.take(np.arange(min(len(pages), _LATEST))))
-        count = len(self._tables.urls.planned) + len(pages)
-        if count >= 2 * self._pages_then:
-            self._pages_then = count
-            usual = self.plan.first_level(PlannedPages.joined(self._latest), count, self.rate.per_second)
-            self.level = max(self.level, usual - REVISIT_LEVEL_LATE)
+    def _count(self, pages: PlannedPages) -> int:
+        """Returns the number of planned pages with these, which wait nowhere at the moment."""
+        return len(self._tables.urls.planned) + len(pages)
 
     @property
     def _horizon(self) -> float:
@@ -381,7 +365,7 @@ class Revisits:
         place = np.array([record.order], np.uint64), np.array([record.fetched], np.uint32)
         pages = self._drawn(learned, *place, now)
         last = fetched_at(record.fetched) or 0
-        wait = float(self.plan.waits(pages, self._level(pages))[0])
+        wait = float(self.plan.waits(pages, self._level_of(pages))[0])
         waits = record.state == WAITING and record.reason == PLANNED
         price, stretch = self._numbers()
         value = float(self.plan.values(pages, max(0, now - last) / MICROSECONDS)[0]) if self.plan.priced else None
@@ -411,7 +395,7 @@ class Revisits:
             return first
         # A page may be fetched ahead of its time where the level may still fall.
         ahead = max(now, self._closed_until)
-        return first if self.level is not None and self.level <= self.plan.level_min else min(first, ahead)
+        return first if self._level is not None and self._level.lowest else min(first, ahead)
 
     def look(self, now: Instant, want: int) -> None:
         """Queues planned pages for a call that may lease `want` URLs. Raises DamagedStoreError."""
@@ -425,12 +409,16 @@ class Revisits:
                 self.looks += len(cards)
                 urls.queue_waiting(cards)
             return
-        self._use_lost()
+        assert self._level is not None
+        if self.rate.lost >= 1.0:
+            lost = int(self.rate.lost)
+            self.rate.lost -= lost
+            self._level.lost(lost)
         self._forget_awaited(now)
         need = want - self._waiting
         # New URLs come before pages ahead of their time, unless a share says how many of each.
         early = need if self._discovery_share is not None else min(need, want - len(self._turns.ready))
-        looks, tries = min(REVISIT_LOOKS_PER_FETCH * max(need, 0), REVISIT_LOOKS_PER_CALL), 0
+        looks, tries, moves = min(REVISIT_LOOKS_PER_FETCH * max(need, 0), REVISIT_LOOKS_PER_CALL), 0, 0
         together, opens = need, now + instant(REVISIT_AWAITED_SECONDS)
         if (
             self._discovery_share is not None
@@ -444,12 +432,13 @@ class Revisits:
                 if first is None:
                     break
                 ahead = first > now
-                lowest = self.level is not None and self.level <= self.plan.level_min
-                if ahead and (early <= 0 or lowest or now < self._closed_until):
+                if ahead and (early <= 0 or self._level.lowest or now < self._closed_until):
                     return
                 cards = urls.take_planned(INSTANT_MAX if ahead else now, min(looks, early if ahead else together))
-                if not len(cards):
-                    looks -= 1  # buckets were moved
+                if not len(cards):  # buckets were moved
+                    moves += 1
+                    if moves >= REVISIT_MOVES_PER_CALL:
+                        return  # `next_at` says when: at once
                     continue
                 looks -= len(cards)
                 self.looks += len(cards)
@@ -478,12 +467,13 @@ class Revisits:
         are queued in any case, if their hosts are open. Returns how many are queued, and the first instant at which
         a host of the others may be open."""
         assert self.plan is not None
+        assert self._level is not None
         urls, heads = self._tables.urls, cards.heads
         pages = self._pages(
             heads, [parts_of(cards.extra_of(row), int(heads["flags"][row]))[0] for row in range(len(cards))]
         )
         pages = self._drawn(pages, heads["order"], heads["fetched"], now)
-        level = self._level(pages)
+        level = self._level_of(pages)
         visited = (heads["fetched"].astype(np.int64) + FETCHED_FROM) * MICROSECONDS
         waits = self.plan.waits(pages, level)
         due = visited + _microseconds(waits)
@@ -522,7 +512,7 @@ class Revisits:
                 self._lower_hosts(hosts.names[chosen])
             urls.queue_waiting(cards.filter(chosen), classes)
             early = int(np.count_nonzero(due[chosen] > now))
-            self._move(int(np.count_nonzero(chosen)) - early - REVISIT_STEPS_AHEAD * early)
+            self._level.chose(int(np.count_nonzero(chosen)) - early, early)
             self._awaited.append((now, count))
             self._waiting += count
             for at in hosts.until[chosen & ~open_].tolist():
@@ -542,7 +532,8 @@ class Revisits:
         return np.minimum(same.astype(np.intp) * REVISIT_CLASSES_ABOVE, CLASSES - 1).astype(np.uint8)
 
     def _hosts_of(self, heads: Heads, rank: npt.NDArray[Any], now: Instant) -> _Hosts:
-        """Returns the hosts of these pages. Each has one queued page at most, of these the one of the highest rank."""
+        """Returns the hosts of these pages. Each with a gap has one queued page at most, of these the one of the
+        highest rank. Hosts without a gap may have any number: their pages are leased in trains."""
         tables = self._tables
         rows = tables.queues.find(np.ascontiguousarray(heads["queue"]))
         there = rows != NONE
@@ -550,7 +541,11 @@ class Revisits:
         names = np.where(there, tables.hosts.hash[hosts], heads["queue"])
         gap = (np.maximum(tables.hosts.gap[hosts], REVISIT_CLOSED_SECONDS) * MICROSECONDS).astype(np.int64)
         until = np.maximum(np.where(there, tables.hosts.rest_until[hosts], 0), now)
-        until += np.where(there & (tables.hosts.in_flight[hosts] > 0), gap, 0)
+        gapless, busy = (
+            there & (tables.hosts.gap[hosts] <= 0) & (until <= now),
+            there & (tables.hosts.in_flight[hosts] > 0),
+        )
+        until += np.where(busy, gap, 0)
         taken, shut, stopped = (np.zeros(len(rows), np.bool_) for _ in range(3))
         if there.any():
             known = rows[there].astype(np.uint32)
@@ -560,7 +555,8 @@ class Revisits:
         first = np.argsort(-rank, kind="stable")
         double = np.ones(len(rows), np.bool_)
         double[first[np.unique(names[first], return_index=True)[1]]] = False
-        taken |= double
+        gapless &= ~shut | busy & ~stopped
+        taken = (taken | double) & ~gapless
         # Nobody knows when an operator will resume a queue.
         until = np.where(stopped, np.maximum(until, now + instant(REVISIT_HELD_SECONDS)), until)
         usable, soon = ~taken & ~shut, until <= now + instant(REVISIT_AWAITED_SECONDS)
@@ -568,7 +564,7 @@ class Revisits:
         return _Hosts(
             names,
             np.where(taken, until + gap // 2, np.where(shut, np.maximum(until, now + gap), until)),
-            usable & (until <= now),
+            usable & (until <= now) | gapless,
             usable & (until > now) & soon,
             taken & ~stopped,
         )
@@ -582,8 +578,7 @@ class Revisits:
         compete for each of its visits, and the most valuable of these is looked at first.
         """
         assert self.plan is not None
-        assert self.level is not None
-        levels = self.level + np.array([self._of_hosts.get(name, 0.0) for name in hosts.names.tolist()])
+        levels = self._level_of(pages) + np.array([self._of_hosts.get(name, 0.0) for name in hosts.names.tolist()])
         due = visited + _microseconds(self.plan.waits(pages, levels))
         in_turn = due <= hosts.until
         for name in hosts.names[in_turn & hosts.taken].tolist():
@@ -618,22 +613,11 @@ class Revisits:
         if self._discovery_share is not None and found + count:
             owed = self._owed + self._discovery_share * (found + count) - found
             self._owed = min(max(owed, -REVISIT_OWED_MAX), REVISIT_OWED_MAX)
-        elif found and self.plan.priced and self.level is not None:
+        elif found and self.plan.priced and self._level is not None and self._level.now is not None:
             worth = heads["priority"][new] * _PRIOR_WORTH
-            below = int(np.count_nonzero(np.log(np.maximum(worth, 1e-300)) < self.level))
-            self._move(-REVISIT_STEPS_AHEAD * below)
-
-    def _use_lost(self) -> None:
-        """Fetches that nobody used lower the level."""
-        assert self.rate is not None
-        if self.rate.lost >= 1.0:
-            lost = int(self.rate.lost)
-            self.rate.lost -= lost
-            self._move(-REVISIT_STEPS_AHEAD * min(lost, REVISIT_LOST_MAX))
-
-    def _move(self, steps: int) -> None:
-        if self.level is not None and self.plan is not None and self.rate is not None:
-            self.level = max(self.plan.level_min, self.level + steps * self.step)
+            below = int(np.count_nonzero(np.log(np.maximum(worth, 1e-300)) < self._level.now))
+            if below:
+                self._level.chose(0, below)
 
     def _leave_awaited(self, count: int) -> None:
         while count > 0 and self._awaited:
