@@ -32,6 +32,7 @@ BENCHES = (
     "crawl",
     "work",
     "polite",
+    "revisits",
     "frontier",
 )  # quick ones first
 RESULTS = ROOT / "bench" / "results" / "latest.json"
