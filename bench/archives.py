@@ -1,7 +1,7 @@
 """Exports and imports of an archive: time and memory, compared with `cdxj-indexer` and `wacz create` on the same files.
 
-The pages are made: words of a small vocabulary, another page each, in the files that a crawl would leave. Everything is
-a whole program, with its start. The peers are in `.venv-judges`; without them, their rows are left out.
+The pages are made: words of a small vocabulary, each page different, in the files that a crawl would leave. A figure is
+of a whole program, with its start. The peers are in `.venv-judges`; without them, their rows are left out.
 """
 
 from __future__ import annotations
