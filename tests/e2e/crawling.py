@@ -146,6 +146,17 @@ def wait_for(condition, seconds: float = 20.0) -> None:
         time.sleep(0.02)
 
 
+def length_of(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
+def kill_when_longer(crawl: subprocess.Popen, path: Path, length: int) -> None:
+    """Kills a crawl once its file of lines is longer, or at its end."""
+    wait_for(lambda: crawl.poll() is not None or length_of(path) > length, seconds=120)
+    crawl.kill()
+    crawl.wait(60)
+
+
 def host_and_path(url: str) -> tuple[str, str]:
     parts = urlsplit(url)
     return parts.hostname or "", (parts.path or "/") + (f"?{parts.query}" if parts.query else "")

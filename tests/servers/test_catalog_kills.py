@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import random
-import signal
 import sqlite3
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from catalogs import ParquetPlace, PostgresPlace
-from e2e import crawling, localweb
+from e2e import crawling
 from servers.postgres import PostgresServer, postgres_server
 
 KILLS = 20
@@ -24,48 +22,23 @@ def server() -> Iterator[PostgresServer]:
         yield running
 
 
-def length_of(path: Path) -> int:
-    return path.stat().st_size if path.exists() else 0
-
-
-def kill_when_longer(crawl, path: Path, length: int) -> None:
-    """Kills a crawl once its file of lines is longer, or at its end."""
-    crawling.wait_for(lambda: crawl.poll() is not None or length_of(path) > length, seconds=120)
-    crawl.send_signal(signal.SIGKILL)
-    crawl.wait(60)
-
-
 @pytest.mark.timeout(900)
-@pytest.mark.skipif(not localweb.available(), reason="the web of real pages is not beside the project")
 def test_twenty_kills_leave_each_token_once_in_each_catalog(server, tmp_path):
     chance = random.Random(3434)
     place, output, catalog = PostgresPlace(server), tmp_path / "out", tmp_path / "c.db"
     lines, parts = output / "pages.jsonl", ParquetPlace(tmp_path)
     parquet = f"parquet:{parts.path}"
-    with localweb.serving("small") as web:
+    with crawling.web(tmp_path / "web", hosts=24, pages=1_500, quirks=True) as web:
         catalogs = ["--catalog", place.address, "--catalog", f"sqlite:{catalog}", "--catalog", parquet]
-        first = [
-            *("crawl", f"@{web.seeds}", "-o", output, "--hosts", web.hosts, "--ca", web.directory / "ca" / "ca.pem"),
-            *("--delay", "0.05", "--delay-factor", "0", "--no-sitemaps", "--progress", "none", "--max-pages", "1200"),
-            *catalogs,
-        ]
+        first = crawling.on(web, output, "--max-pages", "1200", *catalogs)
         crawl = crawling.started(*first)
         for number in range(KILLS):
-            kill_when_longer(crawl, lines, length_of(lines) + chance.randrange(1_000, 60_000))
+            crawling.kill_when_longer(crawl, lines, crawling.length_of(lines) + chance.randrange(1_000, 60_000))
             if number in STOPPED_AT:
                 server.stop("immediate")
             if number in STARTED_AT:
                 server.start()
-            more = [
-                "resume",
-                output,
-                "--catalog",
-                place.address,
-                "--catalog",
-                f"sqlite:{catalog}",
-                "--catalog",
-                parquet,
-            ]
+            more = ["resume", output, *catalogs]
             crawl = crawling.started(*(more if lines.exists() else first))
         assert crawl.wait(600) in (0, 3)
     pages = [page["token"] for page in crawling.pages(output) if page["token"] is not None]
