@@ -3,17 +3,10 @@
 from __future__ import annotations
 
 import gzip
-import http.client
 import io
 import json
-import os
 import random
-import signal
-import socket
-import subprocess
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,122 +15,22 @@ from obstore import get_range
 from obstore.store import S3Store
 from warcio.archiveiterator import ArchiveIterator
 
-from e2e.crawling import on, started, web
+from e2e.crawling import kill_when_longer, length_of, on, started, web
 from e2e.crawling import outrider as command
 from outrider.sim.web import RunningWeb
-from servers.programs import free_port, running
+from servers.object_stores import BUCKET, KEYS, READER, SECRET, SERVERS, object_store
+from servers.programs import free_port
 
-SECRET = "SECRETofTheTest77"
-KEYS = {"AWS_ACCESS_KEY_ID": "AKEYofTheTest77", "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_REGION": "us-east-1"}
-READER = {"AWS_ACCESS_KEY_ID": "READERofTheTest", "AWS_SECRET_ACCESS_KEY": "READERsecret88", "AWS_REGION": "us-east-1"}
-BUCKET = "archive-bucket"
 SEAL = ("--seal-bytes", "20000")
 
 
-def program(project: Path, name: str) -> str:
-    path = project / ".venv-judges" / "bin" / name
-    if not path.exists():
-        pytest.fail(".venv-judges is missing: run `python3 scripts/install.py --servers`")
-    return str(path)
-
-
-def listens(port: int) -> bool:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=2)
-    try:
-        connection.request("GET", "/")
-        return connection.getresponse().status < 500
-    except (OSError, http.client.HTTPException):
-        return False
-    finally:
-        connection.close()
-
-
-def children_of(pid: int) -> list[int]:
-    """The processes that a process has started, of all levels."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-            except (OSError, ValueError):
-                continue
-            if parent == pid:
-                found += [int(entry.name), *children_of(int(entry.name))]
-    return found
-
-
-def low_ports(count: int) -> list[int]:
-    """Free ports whose numbers plus 10,000 are free ports, too: SeaweedFS uses both."""
-    found: list[int] = []
-    for port in random.Random(os.getpid()).sample(range(20_000, 32_000), 400):
-        with suppress(OSError), socket.socket() as first, socket.socket() as second:
-            first.bind(("127.0.0.1", port))
-            second.bind(("127.0.0.1", port + 10_000))
-            found.append(port)
-        if len(found) == count:
-            break
-    return found
-
-
-@contextmanager
-def seaweed(project: Path, place: Path) -> Iterator[dict[str, str]]:
-    """SeaweedFS with an owner and a reader. It leaves a child process, which is ended by its own id."""
-    place.mkdir(exist_ok=True)
-    everything = ["Admin", "Read", "Write", "List", "Tagging"]
-    people = [
-        {
-            "name": name,
-            "credentials": [{"accessKey": keys["AWS_ACCESS_KEY_ID"], "secretKey": keys["AWS_SECRET_ACCESS_KEY"]}],
-            "actions": actions,
-        }
-        for name, keys, actions in (("owner", KEYS, everything), ("reader", READER, ["Read", "List"]))
-    ]
-    (place / "people.json").write_text(json.dumps({"identities": people}))
-    ports = low_ports(4)
-    words = [program(project, "weed"), "server", "-dir", place, "-ip", "127.0.0.1", "-ip.bind", "127.0.0.1", "-s3"]
-    words += ["-s3.config", place / "people.json", "-s3.port", ports[0], "-master.port", ports[1]]
-    words += ["-volume.port", ports[2], "-filer.port", ports[3], "-volume.max", "20", "-master.telemetry=false"]
-    words += ["-s3.port.iceberg", 0, "-s3.port.lance", 0]
-    with running(words, log=place / "log", ready=lambda: listens(ports[0])) as process:
-        children = children_of(process.pid)
-        try:
-            yield {"AWS_ENDPOINT_URL": f"http://127.0.0.1:{ports[0]}"}
-        finally:
-            for child in children:
-                with suppress(ProcessLookupError):
-                    os.kill(child, signal.SIGTERM)
-
-
-@contextmanager
-def moto(project: Path, place: Path) -> Iterator[dict[str, str]]:
-    place.mkdir(exist_ok=True)
-    port = free_port()
-    words = [program(project, "moto_server"), "-H", "127.0.0.1", "-p", port]
-    with running(words, log=place / "log", ready=lambda: listens(port)):
-        yield {"AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}"}
-
-
-def make_bucket(project: Path, surroundings: dict[str, str]) -> None:
-    code = f"import boto3; boto3.client('s3').create_bucket(Bucket={BUCKET!r})"
-    end = time.monotonic() + 30
-    while True:
-        words = [program(project, "python"), "-c", code]
-        keys = {**KEYS, "AWS_DEFAULT_REGION": "us-east-1", **surroundings}
-        done = subprocess.run(words, env={**os.environ, **keys}, capture_output=True, text=True, check=False)
-        if done.returncode == 0:
-            return
-        assert time.monotonic() < end, done.stderr
-        time.sleep(0.5)
-
-
-@pytest.fixture(scope="module", params=["seaweed", "moto"])
+@pytest.fixture(scope="module", params=SERVERS)
 def store(
     request: pytest.FixtureRequest, project: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[str, str]]:
     place = tmp_path_factory.mktemp(request.param)
-    with {"seaweed": seaweed, "moto": moto}[request.param](project, place / "data") as surroundings:
-        make_bucket(project, surroundings)
-        yield {**KEYS, **surroundings, "NAME": request.param}
+    with object_store(project, place / "data", request.param) as surroundings:
+        yield surroundings
 
 
 @pytest.fixture(scope="module")
@@ -208,11 +101,10 @@ def test_no_file_and_no_message_has_a_secret(served: RunningWeb, store: dict[str
         assert not any(secret.encode() in octets for octets in files)
 
 
+@pytest.mark.parametrize("store", ["seaweed"], indirect=True)  # moto accepts any key
 def test_wrong_keys_and_missing_rights_are_refused_before_the_crawl(
     served: RunningWeb, store: dict[str, str], tmp_path: Path
 ) -> None:
-    if store["NAME"] == "moto":
-        pytest.skip("moto accepts any key")
     for number, keys in enumerate(({**store, "AWS_SECRET_ACCESS_KEY": "wrong"}, {**store, **READER})):
         output = tmp_path / f"out{number}"
         done = crawled(served, output, keys)
@@ -222,8 +114,6 @@ def test_wrong_keys_and_missing_rights_are_refused_before_the_crawl(
 
 
 def test_a_missing_bucket_is_refused(served: RunningWeb, store: dict[str, str], tmp_path: Path) -> None:
-    if store["NAME"] == "seaweed":
-        pytest.skip("SeaweedFS makes a bucket at the first upload of an owner")
     words = on(served, tmp_path / "out", "--archive", "s3://no-such-bucket/x")
     done = command(*words, **store)
     assert 2 == done.returncode, done.stderr
@@ -248,11 +138,10 @@ def test_after_kills_each_record_is_in_the_store_once(
 ) -> None:
     output = tmp_path / "out"
     words = on(served, output, "--archive", f"s3://{BUCKET}/{tmp_path.name}", *SEAL, "--keep-archive", "1")
+    chance, lines = random.Random(77), output / "pages.jsonl"
     for number in range(5):
         process = started(*(words if not number else ("resume", output, "--progress", "none")), **store)
-        time.sleep(1.2 + 0.3 * number)
-        process.kill()
-        process.wait()
+        kill_when_longer(process, lines, length_of(lines) + chance.randrange(1_000, 16_000))
     done = command("resume", output, "--progress", "none", seconds=200, **store)
     assert 0 == done.returncode, done.stderr
     assert 0 == command("verify", output, **store).returncode
