@@ -18,9 +18,11 @@ from warcio.archiveiterator import ArchiveIterator
 from e2e.crawling import kill_when_longer, length_of, on, started, web
 from e2e.crawling import outrider as command
 from outrider.sim.web import RunningWeb
-from servers.object_stores import BUCKET, KEYS, READER, SECRET, SERVERS, object_store
+from servers.object_stores import BUCKET, SERVERS, object_store
 from servers.programs import free_port
+from servers.seaweed import OWNER, READER
 
+SECRET = OWNER["AWS_SECRET_ACCESS_KEY"]
 SEAL = ("--seal-bytes", "20000")
 
 
@@ -96,7 +98,7 @@ def test_no_file_and_no_message_has_a_secret(served: RunningWeb, store: dict[str
         for one in (one.stderr, one.stdout)
     ]
     files = [one.read_bytes() for one in tmp_path.rglob("*") if one.is_file()]
-    for secret in (SECRET, SECRET[::-1], KEYS["AWS_ACCESS_KEY_ID"]):
+    for secret in (SECRET, SECRET[::-1], OWNER["AWS_ACCESS_KEY_ID"]):
         assert not any(secret in text for text in texts)
         assert not any(secret.encode() in octets for octets in files)
 
