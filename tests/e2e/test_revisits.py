@@ -113,7 +113,7 @@ def test_after_a_kill_the_rate_holds_and_what_was_learned_is_kept(tmp_path: Path
     output = tmp_path / "out"
     with site(pages(lambda number: time.monotonic_ns() if number == 0 else 0)) as served:
         process = crawling.started(*arguments(served, output, "uniform"))
-        crawling.wait_for(lambda: visits(served)["/0"] >= 4, 30)
+        crawling.wait_for(lambda: visits(served)["/0"] >= 8, 30)
         process.kill()
         process.wait(20)
         before = learned(output, tmp_path / "before.jsonl")

@@ -488,7 +488,7 @@ def test_a_clock_that_jumped_while_no_process_ran_does_not_shorten_the_gap_of_a_
     clock = world.clock
     clock.move(3_600)
     # As on another boot: the clock moved on, and the elapsed time is unknown.
-    monkeypatch.setattr(owner, "clock_of", lambda tables, given: (clock, clock(), None, 0.0))
+    monkeypatch.setattr(owner, "clock_of", lambda tables, given, **_: (clock, clock(), None, 0.0))
     world.kill()
     assert ([], 50) == (world.urls(), world.ready_in())
     world.kill()
