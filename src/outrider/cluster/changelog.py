@@ -1,4 +1,4 @@
-"""The changelog of the owner of a partition: a frame counts when it is in the topic, and nobody has claimed meanwhile.
+"""The changelog of the owner of a partition: a frame counts if it is in the topic before any claim of another node.
 
 Records are sent one after the other; frames that are appended meanwhile share the next record. The owner may send
 requests until its tenure is over, counted from the beginning of its last append that counts. A node that claims waits
@@ -47,7 +47,7 @@ class OwnersChangelog:
         the topic."""
         self._topic = topic
         self._counting = counting
-        self._marks = [base]  # what counted at earlier LSNs, in their order
+        self._marks = [base]  # states of the counting at earlier LSNs, oldest first
         self._epoch = counting.epoch
         self._tenure = instant(tenure_seconds)
         self._elapsed, self._pause = elapsed, pause

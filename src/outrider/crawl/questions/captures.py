@@ -60,8 +60,8 @@ _DATE: Final = re.compile(
 _DIGEST: Final = re.compile(r"(?:sha-?1:)?([A-Z2-7]{32}|[0-9a-fA-F]{40})", re.IGNORECASE).fullmatch
 _HEX_DIGITS: Final = 40
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-# What `zipfile` raises for content that it cannot unpack. NotImplementedError: a packing method or a version that it
-# does not support. RuntimeError: the file needs a password.
+# The errors of `zipfile` for a package that it cannot unpack. It raises NotImplementedError for a compression method
+# that it does not support, and RuntimeError for an encrypted file.
 _NOT_UNPACKED: Final = (zipfile.BadZipFile, zlib.error, EOFError, struct.error, NotImplementedError, RuntimeError)
 _ZIP_END: Final = struct.Struct("<4s4H2IH")  # of the list of files: section 4.3.16 of the ZIP specification
 _ZIP_TAIL_BYTES: Final = _ZIP_END.size + 0xFFFF
