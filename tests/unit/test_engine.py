@@ -469,12 +469,12 @@ def test_watermarks_and_projections_survive_a_kill():
 
 
 def test_without_a_clock_the_real_time_is_used(tmp_path):
-    with Frontier.open(tmp_path, settings={"delay": 60.0}, robots="caller") as frontier:
+    with Frontier.open(tmp_path, settings={"delay": 1.0}, robots="caller") as frontier:
         frontier.discover([A, "http://a.com/2"])
         frontier.report([frontier.lease(1)[0].done(seconds=0)])
         wait = frontier.next_ready_seconds()
         assert wait is not None
-        assert 0 < wait <= 60
+        assert 0 < wait <= 1
         time.sleep(wait)
         assert ["http://a.com/2"] == frontier.lease(1).urls
 
