@@ -11,13 +11,14 @@ PLAIN := tests/contract/test_frontier_faces.py tests/model/test_frontier_histori
 	$(addprefix tests/unit/test_,$(addsuffix .py,backlog_tails cards page_reader url_batch url_keys url_spelling))
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-servers test-long bench lint docs lock wheels clean
+.PHONY: help install demo test conformance test-servers test-long bench lint docs lock wheels clean
 # One recipe at a time, because they share .venv and target.
 .NOTPARALLEL:
 
 help:
 	@echo 'make demo          installs everything, crawls a small bundled web on loopback, and shows the results'
 	@echo 'make test          installs everything, checks the style and runs the tests, also on the plain kernels'
+	@echo 'make conformance   runs the conformance suite of URLFrontier, with AT=HOST:PORT against any server'
 	@echo 'make test-servers  runs the tests that start real servers and browsers on loopback'
 	@echo 'make test-long     runs the tests that need more than some seconds'
 	@echo 'make bench         measures the figures of README and docs, with other products in the same run'
@@ -39,6 +40,9 @@ test: install lint
 	$(PYTEST) -n $(PROCESSES) --dist loadfile -m 'not long and not servers'
 	@echo 'Now the tests that depend on kernels, with the plain Python kernels:'
 	OUTRIDER_KERNELS=python $(PYTEST) -n $(PROCESSES) --dist loadfile -m 'not long and not servers' $(PLAIN)
+
+conformance: install
+	OUTRIDER_URLFRONTIER=$(AT) $(PYTEST) tests/contract/test_urlfrontier.py
 
 test-servers: install
 	@$(PYTHON) scripts/install.py --servers

@@ -40,6 +40,8 @@ SERVERS = {  # the programs that tests/servers starts -> their packages in Debia
     "chromium": "chromium",
     "curl": "curl",
     "ip": "iproute2",
+    "java": "openjdk-17-jdk-headless",
+    "mvn": "maven",
     "openssl": "openssl",
     "pg_ctl": "postgresql-15",
     "prometheus": "prometheus",

@@ -46,7 +46,7 @@ MAY_IMPORT = {
     "crawl": BELOW_CRAWL,
     "cluster": {"engine"} | ENGINE,
     "integrations": BELOW_CRAWL,
-    "service": {"crawl", "cluster"} | BELOW_CRAWL,
+    "service": {"crawl", "cluster", "_native"} | BELOW_CRAWL,  # the wire kernel holds sockets
     "sim": BELOW_SIM | {"__init__"},
     "cli": EVERYTHING,
     # The front: what users import, and `python -m outrider`.

@@ -149,3 +149,46 @@ class PagesRead:
     def values(self) -> list[Values | None]: ...
     def followed(self) -> Followed: ...
     def links(self, page: int) -> LinkColumns: ...
+
+class WireTurn:
+    """What happened since the turn before. opened: stream, place of its method, header `authorization`, address; gone:
+    stream, and how many messages were handed to the connection. The columns have a row for each item."""
+
+    opened: list[tuple[int, int, str | None, str]]
+    messages: list[tuple[int, bytes]]
+    ended: list[int]
+    gone: list[tuple[int, int]]
+    room: list[int]
+    streams: list[int]
+    branches: bytes
+    urls: list[str]
+    keys: list[str]
+    crawls: list[str]
+    metadata: list[bytes]
+    dates: list[int]
+    created: list[int]
+    def __len__(self) -> int: ...
+
+class WireServer:
+    """methods: path, and 0 for raw messages, 1 for `URLItem`, 2 for `DiscoveredBatch`."""
+
+    def __init__(
+        self,
+        descriptor: int,
+        methods: list[tuple[str, int]],
+        *,
+        certificate: bytes | None,
+        key: bytes | None,
+        message_bytes_max: int,
+        streams_max: int,
+        connections_max: int,
+    ) -> None: ...
+    def take(self, seconds: float) -> WireTurn | None: ...
+    def acknowledge(self, turn: WireTurn, statuses: bytes) -> None: ...
+    def send(self, stream: int, messages: list[bytes]) -> bool: ...
+    def send_infos(self, stream: int, rows: list[tuple[str, str, str, dict[str, list[str]] | None]]) -> bool: ...
+    def finish(self, stream: int, code: int, message: str) -> None: ...
+    def wake(self) -> None: ...
+    def open(self) -> int: ...
+    def drain(self) -> None: ...
+    def close(self) -> None: ...

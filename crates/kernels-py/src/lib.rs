@@ -26,6 +26,7 @@ mod timetable;
 mod turns;
 mod values;
 mod warc;
+mod wire;
 
 use outrider_kernels::{framing, siphash, urls};
 use pyo3::buffer::PyBuffer;
@@ -561,6 +562,8 @@ mod _native {
     use super::values::kinds_of;
     #[pymodule_export]
     use super::warc::warc_records;
+    #[pymodule_export]
+    use super::wire::{WireServer, WireTurn};
     #[pymodule_export]
     use super::{
         crc32c, distinct_spans, find_frame, fingerprints, gather_spans, hash_spans, pack_frames,

@@ -9,6 +9,7 @@ from functools import wraps
 from typing import Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from outrider.cli.help import HelpfulCommand, TopicOption
 from outrider.cli.settings import setting_options, typed_flags
@@ -147,6 +148,14 @@ def _service(asked: str) -> Iterator[None]:
     metavar="ADDR",
     help="HOST:PORT to listen at.",
 )
+@click.option(
+    "--grpc",
+    cls=TopicOption,
+    topic=SERVER,
+    metavar="ADDR",
+    help="Serve the gRPC protocol of URLFrontier at HOST:PORT (docs/howto/grpc.md); without --http, only that."
+    "  [default: none]",
+)
 @_access_options
 @click.option(
     "--drain",
@@ -162,6 +171,7 @@ def _service(asked: str) -> Iterator[None]:
 def serve(
     directory: str,
     http: str,
+    grpc: str | None,
     tls_cert: str | None,
     tls_key: str | None,
     tokens: str | None,
@@ -170,7 +180,7 @@ def serve(
     drain: float,
     **flags: Any,
 ) -> int:
-    """Serve the frontier in DIR to workers, over HTTP (docs/howto/serve.md).
+    """Serve the frontier in DIR to workers, over HTTP (docs/howto/serve.md) or gRPC (docs/howto/grpc.md).
 
     A missing DIR is created, and DIR/outrider.toml contains the settings. If you add a URL of this machine, from this
     machine, its address is allowed. Other private addresses need --allow-address.
@@ -183,12 +193,22 @@ def serve(
         from outrider.service.http_server import serve as run
         from outrider.service.otlp import Endpoint
     collector = None if otlp is None else Endpoint.of(otlp)
-    at = listening(http, tls_cert, tls_key, tokens)
+    alone = grpc is not None and click.get_current_context().get_parameter_source("http") is ParameterSource.DEFAULT
+    at = None if alone else listening(http, tls_cert, tls_key, tokens)
+    grpc_at = None
+    if grpc is not None:
+        from outrider.service.grpc_server import PORT, check_native
+
+        check_native()
+        grpc_at = listening(grpc, tls_cert, tls_key, tokens, flag="--grpc", default_port=PORT)
+    if at is None and collector is not None:
+        raise SettingsError("--otlp needs --http; add --http HOST:PORT")
     roles = TokenRoles.read(tokens)
     whole = run(
         directory,
         at,
         roles,
+        grpc=grpc_at,
         flags=typed_flags(flags),
         names=frozenset(name.lower() for name in names),
         drain_seconds=drain,

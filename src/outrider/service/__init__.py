@@ -18,6 +18,10 @@ otlp.py            the same, sent to an OpenTelemetry collector
 acceptor.py        accepts connections, and closes some if there are too many
 connection.py      one connection: the parser, absolute targets, time limits
 http_server.py     signals and the end
+grpc_server.py     the loop behind gRPC: all streams in turns
+grpc_calls.py      the calls of URLFrontier with one request
+grpc_status.py     errors as status codes of gRPC
+protocol.py        .proto files, and their messages as dicts
 crawl_server.py    the server of a crawl that fetches itself, on a thread of its own
 
 `engine/messages.py` has the types of questions and answers, which validate bodies and make the document.

@@ -67,20 +67,30 @@ class Listening:
             ) from None
 
 
-def listening(text: str, certificate: str | None, key: str | None, tokens: str | None) -> Listening:
-    """Reads `HOST:PORT`. Raises SettingsError for other text, and for an address that other machines reach without
-    TLS and tokens."""
+def listening(
+    text: str,
+    certificate: str | None,
+    key: str | None,
+    tokens: str | None,
+    *,
+    flag: str = "--http",
+    default_port: int = PORT,
+) -> Listening:
+    """Reads `HOST:PORT`, the value of an option. Raises SettingsError for other text, and for an address that other
+    machines reach without TLS and tokens."""
     host, colon, port = text.rpartition(":")
     if not colon:
-        host, port = text, str(PORT)
+        host, port = text, str(default_port)
     host = host.removeprefix("[").removesuffix("]")
     host = "127.0.0.1" if host in (_LOCAL, "") else host
     if not (port.isascii() and port.isdigit() and int(port) <= 65_535):
-        raise SettingsError(f"--http {text!r:.80}: use HOST:PORT, with a port from 0 to 65535")
+        raise SettingsError(f"{flag} {text!r:.80}: use HOST:PORT, with a port from 0 to 65535")
     try:
         ipaddress.ip_address(host)
     except ValueError:
-        raise SettingsError(f"--http {text!r:.80}: use an IP address or localhost, as 127.0.0.1:{PORT}") from None
+        raise SettingsError(
+            f"{flag} {text!r:.80}: use an IP address or localhost, as 127.0.0.1:{default_port}"
+        ) from None
     if (certificate is None) != (key is None):
         raise SettingsError("--tls-cert and --tls-key belong together: use both or neither")
     for name in (certificate, key):
@@ -88,13 +98,13 @@ def listening(text: str, certificate: str | None, key: str | None, tokens: str |
             raise NamedPathError(f"{name} is not a file")
     found = Listening(host, int(port), certificate, key)
     missing = [
-        flag
-        for flag, there in (("--tls-cert and --tls-key", certificate), ("--tokens", tokens))
+        option
+        for option, there in (("--tls-cert and --tls-key", certificate), ("--tokens", tokens))
         if not there and not found.loopback
     ]
     if missing:
         raise SettingsError(
-            f"--http {text}: other machines reach this address; add {' and '.join(missing)}, or use 127.0.0.1"
+            f"{flag} {text}: other machines reach this address; add {' and '.join(missing)}, or use 127.0.0.1"
         )
     return found
 

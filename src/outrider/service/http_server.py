@@ -1,4 +1,4 @@
-"""A served frontier from its opening to its end: one socket, SIGTERM and SIGINT drain it.
+"""A served frontier from its opening to its end: a socket for HTTP, gRPC or each; SIGTERM and SIGINT drain it.
 
 The first signal ends leasing. Waiting requests are answered, and results are accepted until every lease is settled or
 the time for that is over. A second signal ends it at once. The store keeps open leases.
@@ -36,12 +36,14 @@ from outrider.service.access import Listening, ServerNames, TokenRoles
 from outrider.service.app import application
 from outrider.service.audit import Audit
 from outrider.service.connection import Connection
+from outrider.service.grpc_server import GrpcServer
 from outrider.service.otlp import Endpoint, exporting
 from outrider.service.server_errands import ServerErrands, visits_of
 from outrider.service.service_state import ServiceState
 
 SWITCH_SECONDS = 0.0005  # the longest pause of the loop for a thread that reads a million hosts
 ANSWERS_SECONDS_MAX = 5  # after the drain, for answers in progress
+_NOWHERE = Listening("127.0.0.1", 0)
 
 
 class _QuietServer(uvicorn.Server):
@@ -61,6 +63,28 @@ class _QuietServer(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
+
+
+class _NoServer:
+    """In place of a server of HTTP: it only waits for the end."""
+
+    def __init__(self) -> None:
+        self.force_exit = False
+        self._ends = asyncio.Event()
+
+    @property
+    def should_exit(self) -> bool:
+        """Whether the end has come."""
+        return self._ends.is_set()
+
+    @should_exit.setter
+    def should_exit(self, now: bool) -> None:
+        if now:
+            self._ends.set()
+
+    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
+        """Returns when it should exit."""
+        await self._ends.wait()
 
 
 class _LogLines(logging.Handler):
@@ -88,9 +112,10 @@ def saying(say: Callable[[str], None]) -> Iterator[None]:
 
 def serve(
     directory: str,
-    listening: Listening,
+    listening: Listening | None,
     tokens: TokenRoles,
     *,
+    grpc: Listening | None = None,
     flags: Mapping[str, object] | None = None,
     names: frozenset[str] = frozenset(),
     drain_seconds: float = 10.0,
@@ -99,9 +124,10 @@ def serve(
 ) -> bool:
     """Serves the frontier of a crawl's directory until a signal. Returns whether all its work was done by then.
 
-    flags: typed settings of the crawl, which outrider.toml keeps. collector: receives the metrics, if any. say: prints
-    the address when the server listens, and the events at the end. Raises SettingsError for a port in
-    use, and the errors of opening a store.
+    listening: the address of HTTP, None for no HTTP; grpc: that of gRPC. Without HTTP, clients read robots.txt
+    themselves. flags: typed settings of the crawl, which outrider.toml keeps. collector: receives the metrics, if any.
+    say: prints the address when the server listens, and the events at the end. Raises SettingsError for a port in use,
+    and the errors of opening a store.
     """
     options = settings_of(directory, flags)
     if flags and "revisit" in flags and options.revisit is not None and options.revisit_rule is None:
@@ -117,17 +143,19 @@ def serve(
             f"{', '.join('--' + name.replace('_', '-') for name in flags)}"
         )
     before = kept_settings(directory).options if os.path.isdir(directory) else {}
-    listener = bound(listening)
-    with contextlib.closing(listener), changing(directory, create=True, options=options) as frontier:
+    robots = "caller" if listening is None else None
+    with contextlib.ExitStack() as held:
+        listener = held.enter_context(bound(listening)) if listening is not None else None
+        grpc_listener = held.enter_context(bound(grpc, "--grpc")) if grpc is not None else None
+        frontier = held.enter_context(changing(directory, create=True, options=options, robots=robots))
         if not alone and (back := retry_own_faults(frontier, before, options)):
             say(f"outrider: {words_of(back)}")
         audit = Audit(directory)
         try:
-            at = listened_at(listening, listener)
             permission = None if alone else Permission.of_directory(directory, options, hosts)
             service_state = ServiceState(
                 AsyncFrontier(frontier),
-                hosts=hosts_of(listening, names),
+                hosts=hosts_of(listening or grpc or _NOWHERE, names),
                 tokens=tokens,
                 audit=audit,
                 directory=directory,
@@ -136,7 +164,14 @@ def serve(
             guard = permission.guard if permission is not None else AddressGuard(options.allow_address, hosts)
             fetching = visits_of(options, service_state.frontier, hosts, guard)
             service_state.errands = ServerErrands(service_state.frontier, fetching)
-            return asyncio.run(_run(service_state, directory, at, listener, drain_seconds, collector, say))
+            http = None
+            if listening is not None and listener is not None:
+                http = (listened_at(listening, listener), listener)
+            if grpc is not None and grpc_listener is not None:
+                service_state.grpc = GrpcServer(
+                    frontier, listened_at(grpc, grpc_listener), grpc_listener, tokens, audit
+                )
+            return asyncio.run(_run(service_state, directory, http, drain_seconds, collector, say))
         finally:
             audit.close()
 
@@ -158,9 +193,9 @@ def listened_at(listening: Listening, listener: socket.socket) -> Listening:
     return replace(listening, port=listener.getsockname()[1])
 
 
-def bound(listening: Listening) -> socket.socket:
-    """Returns a socket that listens at the address. Raises SettingsError if the address cannot be used, and for an
-    unusable certificate or key."""
+def bound(listening: Listening, flag: str = "--http") -> socket.socket:
+    """Returns a socket that listens at the address, the value of an option. Raises SettingsError if the address cannot
+    be used, and for an unusable certificate or key."""
     listening.check_certificate()
     family = socket.AF_INET6 if ":" in listening.host else socket.AF_INET
     # The protocol is named, because asyncio otherwise keeps Nagle's delay: 40 ms of each answer.
@@ -172,7 +207,7 @@ def bound(listening: Listening) -> socket.socket:
     except OSError as error:
         listener.close()
         raise SettingsError(
-            f"--http {listening.host}:{listening.port}: {os.strerror(error.errno or 0)}; use another address or port"
+            f"{flag} {listening.host}:{listening.port}: {os.strerror(error.errno or 0)}; use another address or port"
         ) from None
     return listener
 
@@ -201,16 +236,15 @@ def server_of(service_state: ServiceState, at: Listening) -> uvicorn.Server:
 async def _run(
     service_state: ServiceState,
     directory: str,
-    at: Listening,
-    listener: socket.socket,
+    http: tuple[Listening, socket.socket] | None,
     drain_seconds: float,
     collector: Endpoint | None,
     say: Callable[[str], None],
 ) -> bool:
-    frontier = service_state.frontier
+    frontier, grpc = service_state.frontier, service_state.grpc
     sys.setswitchinterval(SWITCH_SECONDS)
     control = Control(directory, _answers(service_state))
-    server = server_of(service_state, at)
+    server = _NoServer() if http is None else server_of(service_state, http[0])
     background = {asyncio.ensure_future(service_state.keep_pace())}
 
     async def drain() -> None:
@@ -226,6 +260,8 @@ async def _run(
             server.should_exit = server.force_exit = True
             return
         service_state.closing.set()
+        if grpc is not None:
+            grpc.drain()
         background.add(asyncio.ensure_future(drain()))
 
     loop = asyncio.get_running_loop()
@@ -233,13 +269,19 @@ async def _run(
         loop.add_signal_handler(number, stop)
     with contextlib.suppress(UnreachableError):  # without a socket in the directory, HTTP is served all the same
         await control.open()
-    say(f"outrider: serving at {at.url}")
+    if grpc is not None:
+        grpc.start(loop, service_state.errands if http is not None else None)
+        say(f"outrider: serving gRPC at {grpc.address}")
+    if http is not None:
+        say(f"outrider: serving at {http[0].url}")
     try:
         async with exporting(service_state, collector, say):
             with saying(say):
-                await server.serve([listener])
+                await server.serve([http[1]] if http is not None else None)
         return await frontier.finished()
     finally:
+        if grpc is not None:
+            await asyncio.to_thread(grpc.close)
         if service_state.errands is not None:
             await service_state.errands.close()
         await control.close()

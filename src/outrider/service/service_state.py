@@ -25,6 +25,7 @@ from outrider.service.access import ServerNames, TokenRoles
 from outrider.service.audit import Audit
 from outrider.service.bodies import Bodies
 from outrider.service.copying import RecordReadings
+from outrider.service.grpc_server import GrpcServer
 from outrider.service.idempotency import IdempotencyKeys
 from outrider.service.lease_registry import IssuedLease, LeaseRegistry
 from outrider.service.server_errands import ServerErrands
@@ -58,6 +59,7 @@ class ServiceState:
             self.answers = {**self.answers, "add": self._adding(permission, self.answers["add"])}
         self.errands: ServerErrands | None = None
         """The errands that this server does itself, if it can fetch."""
+        self.grpc: GrpcServer | None = None
         self.registry = LeaseRegistry()
         self.keys = IdempotencyKeys()
         self.readings = RecordReadings(frontier.sync.records)

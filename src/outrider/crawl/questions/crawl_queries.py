@@ -306,11 +306,14 @@ def every_row(look: Looks, name: str, question: Mapping[str, Any], limit: int | 
 
 
 @contextmanager
-def changing(path: str, *, create: bool = False, options: CrawlOptions | None = None) -> Iterator[Frontier]:
+def changing(
+    path: str, *, create: bool = False, options: CrawlOptions | None = None, robots: str | None = None
+) -> Iterator[Frontier]:
     """Opens the frontier of `path` for changes, with the settings of its crawl, and owns it meanwhile.
 
     create: an empty or missing directory gets a new store. options: settings in place of the saved ones; outrider.toml
-    contains them once the store is open. Raises SettingsError and StoreError, with the owner's process if known.
+    contains them once the store is open. robots: as for `Frontier.open`; None for "errands", or "caller" in the store
+    of a program. Raises SettingsError and StoreError, with the owner's process if known.
     """
     try:
         store = store_of(path)
@@ -325,7 +328,8 @@ def changing(path: str, *, create: bool = False, options: CrawlOptions | None = 
         settings = (options or settings_of(path)).frontier_settings()
         if not os.path.lexists(os.path.join(path, SETTINGS_FILE)):
             del settings["url_rules"]  # an existing store has its own
-    with Frontier.open(store, settings=settings, robots="errands" if whole else "caller") as frontier:
+    robots = robots or ("errands" if whole else "caller")
+    with Frontier.open(store, settings=settings, robots=robots) as frontier:
         if whole and options is not None:
             files = Directory(path, create=False)
             try:

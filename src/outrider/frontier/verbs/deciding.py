@@ -265,14 +265,15 @@ class Core:
         self, draft: Draft, tokens: Sequence[int], now: Instant, *, died: bool = False, seen: Instant | None = None
     ) -> None:
         """Ends leases that expired or whose holders died. The URL itself may kill its holders, so from now on
-        it is the last of its class. After LEASES_LOST_MAX losses in a row it is gone. died: their process ended, so
+        it is the last of its class. After LEASES_LOST_MAX losses in a row it is gone, except in a crawl by unique keys,
+        whose caller decides about its URLs. died: their process ended, so
         all their hosts rest; after an expiry those of requests that were over keep their clocks. seen: the last instant
         of a holder on another machine, whose requests may run for the time that their leases had left then."""
         if not tokens:
             return
         given = np.array(tokens, np.uint64)
         leases = self.tables.urls.by_token(given)
-        dead = self.tables.urls.void(leases.cards.heads)
+        dead, callers = self.tables.urls.void(leases.cards.heads), self.tables.crawls.callers
         for row, token in enumerate(given.tolist()):
             queue = int(leases.queues[row])
             draft.tally("lost", 1)
@@ -291,7 +292,7 @@ class Core:
                 record.state = WAITING if due > now else QUEUED
                 if not math.isnan(priority):
                     record.priority, record.klass = priority, class_of(priority)
-            elif record.losses >= LEASES_LOST_MAX and not dead[row]:
+            elif record.losses >= LEASES_LOST_MAX and not dead[row] and record.crawl not in callers:
                 draft.move(record, GONE, Reason.LOST, error="lost")
                 draft.error("lost")
                 draft.refusal(record, now, outcome=Word.ERROR, error="lost")

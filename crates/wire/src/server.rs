@@ -1,0 +1,407 @@
+//! The server: a thread that accepts connections, and the inbox of all calls.
+
+use std::collections::HashMap;
+use std::net::TcpListener;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use nix::sys::signal::{SigSet, SigmaskHow};
+use rustls::crypto::ring;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::ServerConfig;
+use tokio::sync::{watch, Notify, Semaphore};
+use tokio_rustls::TlsAcceptor;
+
+use crate::connection;
+use crate::protobuf::Items;
+use crate::stream::{Chunk, Stream};
+
+/// Calls whose messages wait together for the caller with so many bytes read no further.
+const INBOX_BYTES_MAX: usize = 32 << 20;
+/// One turn takes about so many bytes of messages.
+const TURN_BYTES: usize = 2 << 20;
+
+/// How the messages of a method are given.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// As they are.
+    Raw,
+    /// `URLItem` in columns.
+    Items,
+    /// `DiscoveredBatch` in columns.
+    Batches,
+}
+
+/// What a server is made of.
+pub struct Settings {
+    /// The paths of its calls, and how their messages are given.
+    pub methods: Vec<(String, Kind)>,
+    /// Certificate chain and key in PEM; None for plain HTTP/2.
+    pub tls: Option<(Vec<u8>, Vec<u8>)>,
+    /// The largest message.
+    pub message_bytes_max: usize,
+    /// Calls at once of one connection.
+    pub streams_max: u32,
+    /// Connections at once.
+    pub connections_max: usize,
+}
+
+/// What happened.
+pub enum Event {
+    /// A call began.
+    Opened {
+        /// Its number.
+        stream: u64,
+        /// The place of its method.
+        method: usize,
+        /// The value of the header.
+        authorization: Option<String>,
+        /// The address of the client.
+        peer: Arc<str>,
+    },
+    /// A message arrived.
+    Message {
+        /// The call.
+        stream: u64,
+        /// The octets.
+        message: Bytes,
+    },
+    /// The client has sent all messages.
+    Ended {
+        /// The call.
+        stream: u64,
+    },
+    /// The call was cancelled, broken, or is past its deadline.
+    Gone {
+        /// The call.
+        stream: u64,
+        /// How many messages were handed to the connection.
+        sent: u64,
+    },
+    /// There is room for more answers.
+    Room {
+        /// The call.
+        stream: u64,
+    },
+}
+
+/// The waiting events of all calls, by kind.
+#[derive(Default)]
+pub struct Taken {
+    /// Calls that began: number, method, header, address.
+    pub opened: Vec<(u64, usize, Option<String>, Arc<str>)>,
+    /// Messages as they are.
+    pub messages: Vec<(u64, Bytes)>,
+    /// Messages in columns.
+    pub items: Items,
+    /// Calls whose client has sent all.
+    pub ended: Vec<u64>,
+    /// Calls that are gone, and how many answers were handed over.
+    pub gone: Vec<(u64, u64)>,
+    /// Calls with room.
+    pub room: Vec<u64>,
+    /// Bytes of the messages, by call.
+    pub sizes: HashMap<u64, usize>,
+}
+
+#[derive(Default)]
+struct Inbox {
+    events: std::collections::VecDeque<Event>,
+}
+
+/// What the threads share.
+pub(crate) struct Shared {
+    methods: HashMap<String, usize>,
+    kinds: Vec<Kind>,
+    inbox: Mutex<Inbox>,
+    bell: Condvar,
+    bytes: AtomicUsize,
+    room: Notify,
+    streams: Mutex<HashMap<u64, (Arc<Stream>, Kind)>>,
+    last: AtomicU64,
+    closing: watch::Sender<bool>,
+    woken: AtomicBool,
+    pub(crate) message_bytes_max: usize,
+    pub(crate) streams_max: u32,
+}
+
+impl Shared {
+    fn inbox(&self) -> MutexGuard<'_, Inbox> {
+        self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn streams(&self) -> MutexGuard<'_, HashMap<u64, (Arc<Stream>, Kind)>> {
+        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn method(&self, path: &str) -> Option<usize> {
+        self.methods.get(path).copied()
+    }
+
+    pub(crate) fn next_id(&self) -> u64 {
+        self.last.fetch_add(1, Ordering::SeqCst) + 1
+    }
+
+    pub(crate) fn open(&self, stream: &Arc<Stream>, event: Event) {
+        let kind = match &event {
+            Event::Opened { method, .. } => self.kinds[*method],
+            _ => Kind::Raw,
+        };
+        self.streams().insert(stream.id, (Arc::clone(stream), kind));
+        self.push(event);
+    }
+
+    pub(crate) fn forget(&self, stream: u64) {
+        self.streams().remove(&stream);
+    }
+
+    pub(crate) fn push(&self, event: Event) {
+        if let Event::Message { message, .. } = &event {
+            self.bytes.fetch_add(message.len() + 5, Ordering::SeqCst);
+        }
+        self.inbox().events.push_back(event);
+        self.bell.notify_one();
+    }
+
+    pub(crate) async fn has_room(&self) {
+        while self.bytes.load(Ordering::SeqCst) > INBOX_BYTES_MAX {
+            let freed = self.room.notified();
+            if self.bytes.load(Ordering::SeqCst) > INBOX_BYTES_MAX {
+                freed.await;
+            }
+        }
+    }
+
+    pub(crate) fn closing(&self) -> watch::Receiver<bool> {
+        self.closing.subscribe()
+    }
+}
+
+/// A server and its thread.
+pub struct Server {
+    shared: Arc<Shared>,
+    stop: Option<tokio::sync::oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+fn acceptor(tls: &(Vec<u8>, Vec<u8>)) -> Result<TlsAcceptor, String> {
+    let chain: Vec<_> = CertificateDer::pem_slice_iter(&tls.0)
+        .collect::<Result<_, _>>()
+        .map_err(|error| format!("the certificate cannot be read: {error}"))?;
+    let key = PrivateKeyDer::from_pem_slice(&tls.1)
+        .map_err(|error| format!("the key cannot be read: {error}"))?;
+    let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| error.to_string())?
+        .with_no_client_auth()
+        .with_single_cert(chain, key)
+        .map_err(|error| error.to_string())?;
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
+impl Server {
+    /// Serves the connections of a listening socket.
+    ///
+    /// # Errors
+    /// In words, for a certificate that cannot be used, and where no thread can be started.
+    pub fn start(listener: TcpListener, settings: Settings) -> Result<Self, String> {
+        let tls = settings.tls.as_ref().map(acceptor).transpose()?;
+        let shared = Arc::new(Shared {
+            methods: settings
+                .methods
+                .iter()
+                .enumerate()
+                .map(|(place, one)| (one.0.clone(), place))
+                .collect(),
+            kinds: settings.methods.iter().map(|one| one.1).collect(),
+            inbox: Mutex::default(),
+            bell: Condvar::new(),
+            bytes: AtomicUsize::new(0),
+            room: Notify::new(),
+            streams: Mutex::default(),
+            last: AtomicU64::new(0),
+            closing: watch::channel(false).0,
+            woken: AtomicBool::new(false),
+            message_bytes_max: settings.message_bytes_max,
+            streams_max: settings.streams_max,
+        });
+        listener.set_nonblocking(true).map_err(|error| error.to_string())?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|error| error.to_string())?;
+        let (stop, stopped) = tokio::sync::oneshot::channel();
+        let of_thread = Arc::clone(&shared);
+        // A thread takes the mask of the one that makes it: no signal may reach it before it runs.
+        let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_SETMASK);
+        let thread = std::thread::Builder::new()
+            .name("outrider-wire".into())
+            .spawn(move || {
+                runtime.block_on(async {
+                    tokio::select! {
+                        () = accept(of_thread, listener, tls, settings.connections_max) => {}
+                        _ = stopped => {}
+                    }
+                });
+                runtime.shutdown_timeout(Duration::from_millis(100));
+            })
+            .map_err(|error| error.to_string());
+        if let Ok(mask) = before {
+            let _ = mask.thread_set_mask();
+        }
+        Ok(Self { shared, stop: Some(stop), thread: Some(thread?) })
+    }
+
+    /// The events that wait, after waiting for the first one; None if there is none in that time.
+    #[must_use]
+    pub fn take(&self, wait: Duration) -> Option<Taken> {
+        let until = Instant::now() + wait;
+        let mut taken = Taken::default();
+        let mut bytes = 0;
+        let events = {
+            let mut inbox = self.shared.inbox();
+            while inbox.events.is_empty() {
+                let left = until.saturating_duration_since(Instant::now());
+                if left.is_zero() || self.shared.woken.swap(false, Ordering::SeqCst) {
+                    return None;
+                }
+                inbox = self
+                    .shared
+                    .bell
+                    .wait_timeout(inbox, left)
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .0;
+            }
+            let mut count = 0;
+            for event in &inbox.events {
+                if let Event::Message { message, .. } = event {
+                    bytes += message.len() + 5;
+                }
+                count += 1;
+                if bytes > TURN_BYTES {
+                    break;
+                }
+            }
+            inbox.events.drain(..count).collect::<Vec<_>>()
+        };
+        self.shared.bytes.fetch_sub(bytes, Ordering::SeqCst);
+        self.shared.room.notify_waiters();
+        let kinds: HashMap<u64, Kind> =
+            self.shared.streams().iter().map(|(stream, one)| (*stream, one.1)).collect();
+        for event in events {
+            match event {
+                Event::Opened { stream, method, authorization, peer } => {
+                    taken.opened.push((stream, method, authorization, peer));
+                }
+                Event::Message { stream, message } => {
+                    *taken.sizes.entry(stream).or_default() += message.len() + 5;
+                    match kinds.get(&stream) {
+                        Some(Kind::Items) => taken.items.add_item(stream, &message),
+                        Some(Kind::Batches) => taken.items.add_batch(stream, &message),
+                        Some(Kind::Raw) => taken.messages.push((stream, message)),
+                        None => {} // gone meanwhile
+                    }
+                }
+                Event::Ended { stream } => taken.ended.push(stream),
+                Event::Gone { stream, sent } => taken.gone.push((stream, sent)),
+                Event::Room { stream } => taken.room.push(stream),
+            }
+        }
+        Some(taken)
+    }
+
+    fn stream(&self, stream: u64) -> Option<Arc<Stream>> {
+        self.shared.streams().get(&stream).map(|one| Arc::clone(&one.0))
+    }
+
+    /// Sends messages of a call together. Returns whether there is room for more. A call that is gone has none.
+    #[must_use]
+    pub fn send(&self, stream: u64, chunk: Chunk) -> bool {
+        self.stream(stream).is_some_and(|one| one.send(chunk))
+    }
+
+    /// Ends a call with a status, after its answers.
+    pub fn finish(&self, stream: u64, code: u32, message: String) {
+        if let Some(one) = self.stream(stream) {
+            one.finish(code, message);
+        }
+    }
+
+    /// The messages of a turn are answered, so their calls may send more.
+    pub fn answered(&self, sizes: &HashMap<u64, usize>) {
+        for (stream, bytes) in sizes {
+            if let Some(one) = self.stream(*stream) {
+                one.answered(*bytes);
+            }
+        }
+    }
+
+    /// Ends a waiting `take`.
+    pub fn wake(&self) {
+        self.shared.woken.store(true, Ordering::SeqCst);
+        self.shared.bell.notify_all();
+    }
+
+    /// How many calls are open.
+    #[must_use]
+    pub fn open(&self) -> usize {
+        self.shared.streams().len()
+    }
+
+    /// Tells the clients to begin no more calls here.
+    pub fn drain(&self) {
+        let _ = self.shared.closing.send(true);
+    }
+
+    /// Ends all connections.
+    pub fn close(&mut self) {
+        if let Some(stop) = self.stop.take() {
+            let _ = stop.send(());
+        }
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+async fn accept(
+    shared: Arc<Shared>,
+    listener: TcpListener,
+    tls: Option<TlsAcceptor>,
+    connections_max: usize,
+) {
+    let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
+    let places = Arc::new(Semaphore::new(connections_max));
+    let mut closing = shared.closing();
+    loop {
+        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            _ = closing.changed() => break,
+        };
+        match accepted {
+            Ok((socket, _)) => {
+                let (shared, tls) = (Arc::clone(&shared), tls.clone());
+                tokio::spawn(async move {
+                    connection::run(shared, socket, tls).await;
+                    drop(place);
+                });
+            }
+            // Without descriptors another try at once would fail as well.
+            Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
+        }
+    }
+    drop(listener);
+    std::future::pending::<()>().await;
+}

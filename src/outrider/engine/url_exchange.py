@@ -1,0 +1,294 @@
+"""A frontier for servers of other protocols: URLs go in and out in batches of many clients, with one sync for each.
+
+All crawls here are by unique keys. A crawl is made by its first URL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from outrider.clock import Instant
+from outrider.engine.owner import Frontier
+from outrider.errors import SettingsError
+from outrider.frontier.format.metadata import unpacked
+from outrider.frontier.machine import Machine
+from outrider.frontier.state.crawls import CrawlState
+from outrider.frontier.verbs import statuses
+from outrider.journey import Code, LeaseBatch, Link, QueueStatus, UrlStatus
+
+Answer = TypeVar("Answer")
+WORKER = "grpc"
+"""The holder of URLs that were handed out. Its leases outlive a restart."""
+_COUNTS = ("queued", "leased", "waiting", "parked", "done", "gone")
+
+
+@dataclass(frozen=True, slots=True)
+class QueueTotals:
+    """The URLs of some queues. active: queues with URLs that are not completed."""
+
+    queues: int = 0
+    active: int = 0
+    queued: int = 0
+    leased: int = 0
+    waiting: int = 0
+    parked: int = 0
+    done: int = 0
+    gone: int = 0
+
+    @property
+    def open(self) -> int:
+        """URLs that are not completed."""
+        return self.queued + self.leased + self.waiting + self.parked
+
+    @property
+    def completed(self) -> int:
+        """URLs that are completed."""
+        return self.done + self.gone
+
+    @property
+    def urls(self) -> int:
+        """All URLs."""
+        return self.open + self.completed
+
+
+@dataclass(frozen=True, slots=True)
+class KnownUrl:
+    """One URL as it is stored."""
+
+    status: UrlStatus
+    metadata: Mapping[str, Any] | None
+
+
+class UrlExchange:
+    """The calls of a server. Any thread may make them."""
+
+    def __init__(self, frontier: Frontier) -> None:
+        self._frontier = frontier
+
+    # -- URLs ---------------------------------------------------------------------------------------------------------
+
+    def put(self, links: Sequence[Link], records: Sequence[Mapping[str, Any]]) -> list[Code]:
+        """Adds links, then sets the records of known and new URLs. Returns the codes of the links when all are durable.
+        Raises SettingsError for an invalid link or record, and StoreFullError."""
+        frontier = self._frontier
+        found: list[Code] = []
+        crawls = {link.crawl for link in links} | {record["crawl"] for record in records}
+        frontier._call("make_crawl", partial(_make_crawls, sorted(filter(None, crawls))), wait=False)
+        if links:
+            found = frontier._call("discover", lambda m, now: m.links.discover(list(links), now), wait=False)
+        if records:
+            frontier._call("put", lambda m, now: m.carried.put(records, now), wait=False)
+        frontier._wait_durable()
+        return found
+
+    def refused(self, crawls: set[str]) -> dict[str, str]:
+        """The crawls among these that cannot be used here, each with the reason."""
+
+        def look(machine: Machine) -> dict[str, str]:
+            tables = machine.tables
+            return {
+                crawl: f"crawl {crawl!r:.200} was made by URL, and this protocol needs one by unique keys; use another "
+                "crawl id, or delete that crawl"
+                for crawl in crawls
+                if (row := tables.crawls.rows.get(crawl)) is not None and row not in tables.crawls.callers
+            }
+
+        return self._glance(look)
+
+    def hand_out(
+        self,
+        want: int,
+        seconds: float,
+        *,
+        per_queue: int,
+        queues_max: int,
+        crawl: str | None,
+        key: str | None,
+        errands: bool = False,
+    ) -> LeaseBatch:
+        """Leases URLs for some seconds. Raises SettingsError for a key that no queue has."""
+        how: dict[str, Any] = {
+            "ttl_seconds": seconds,
+            "per_queue": per_queue,
+            "queues_max": queues_max,
+            "crawl": crawl,
+            "key": key,
+            "worker": WORKER,
+            "errands": errands,
+        }
+        return self._frontier._call("lease", lambda m, now: m.leases.lease(want, now, **how))
+
+    def rest(self, tokens: Sequence[int]) -> None:
+        """The clocks of the hosts of these leases run from now on."""
+        self._frontier._call("rest", lambda m, now: m.requests.rest(tokens, None, None, now), wait=False)
+
+    def release(self, tokens: Sequence[int]) -> None:
+        """Returns URLs that did not reach their client."""
+        self._frontier.release(tokens)
+
+    def url(self, name: Link, crawl: str) -> KnownUrl | None:
+        """One URL; None for an unknown one."""
+
+        def look(machine: Machine) -> KnownUrl | None:
+            row = machine.tables.crawls.rows.get(crawl)
+            records = machine.urls.records_of([name], row)[1] if row is not None else []
+            if not records:
+                return None
+            status = statuses.status_of(records[0], machine.tables, machine.urls.token_of(records[0]))
+            return KnownUrl(status, unpacked(records[0].kept.metadata))
+
+        return self._glance(look)
+
+    def urls(self, crawl: str, key: str | None) -> Iterator[KnownUrl]:
+        """All URLs of a crawl or of a key, some at a time; other calls run between the pieces."""
+        after: str | None = None
+        while True:
+            try:
+                page = self._frontier.urls(crawl=crawl, key=key, after=after, limit=1_000)
+            except SettingsError:
+                return  # no such crawl or key
+            for status in page:
+                yield KnownUrl(status, None)
+            after = page.cursor
+            if after is None:
+                return
+
+    # -- queues -------------------------------------------------------------------------------------------------------
+
+    def totals(self, crawl: str, key: str | None) -> QueueTotals:
+        """The counts of the queues with a key, or of a whole crawl; zeros for unknown ones."""
+        return self._glance(lambda machine: _totals(machine, crawl, key))
+
+    def queues(self, crawl: str) -> Iterator[QueueStatus]:
+        """The queues of a crawl, some at a time."""
+        after: str | None = None
+        while True:
+            try:
+                page = self._frontier.queues(crawl=crawl, after=after, limit=1_000)
+            except SettingsError:
+                return
+            yield from page
+            after = page.cursor
+            if after is None:
+                return
+
+    def crawls(self) -> list[str]:
+        """The crawls by unique keys that have a queue."""
+
+        def look(machine: Machine) -> list[str]:
+            tables = machine.tables
+            queues = tables.queues
+            used = np.bincount(queues.crawl[: queues.count][queues.crawl[: queues.count] < 1 << 24], minlength=1)
+            return sorted(
+                name
+                for name, row in tables.crawls.rows.items()
+                if row in tables.crawls.callers
+                and tables.crawls.states[row] != CrawlState.DELETED
+                and ((row < len(used) and used[row]) or tables.cold.queues_in(row))
+            )
+
+        return self._glance(look)
+
+    def delete(self, crawl: str, key: str | None) -> int:
+        """Deletes the URLs of a key, or a whole crawl. Returns their number, 0 for unknown ones."""
+
+        def verb(machine: Machine, now: Instant) -> int:
+            count = _totals(machine, crawl, key).urls
+            try:
+                machine.operators.delete(key, crawl, now)
+            except SettingsError:
+                return 0
+            return count
+
+        return self._frontier._call("delete", verb)
+
+    def block_until(self, until: Instant, crawl: str, key: str) -> None:
+        """Hands out nothing of a queue before an instant."""
+        with suppress(SettingsError):  # no such queue
+            self._frontier._call("block_until", lambda m, now: m.operators.block_until(until, key, crawl, now))
+
+    def set_delay(self, seconds: float | None, crawl: str | None, key: str | None) -> None:
+        """Sets the delay of a queue, or of all queues of a crawl."""
+        with suppress(SettingsError):  # no such queue
+            self._frontier._call("set_delay", lambda m, now: m.operators.set_delay(seconds, key, crawl, now))
+
+    # -- what the protocol itself keeps -------------------------------------------------------------------------------
+
+    def note(self, name: str, value: bytes) -> None:
+        """Keeps a value of the protocol."""
+        self._frontier.note_watermark(name, value)
+
+    def noted(self, name: str) -> bytes:
+        """The value, b"" before it was kept."""
+        return self._frontier.watermarks().get(name, b"")
+
+    def now(self) -> Instant:
+        """The frontier's instant."""
+        return self._frontier.now()
+
+    def _glance(self, look: Callable[[Machine], Answer]) -> Answer:
+        frontier = self._frontier
+        with frontier._alone():
+            frontier._check()
+            frontier._machine.core.wake(frontier._machine.core.advance(frontier._instant()))
+            return look(frontier._machine)
+
+
+def _make_crawls(names: Sequence[str], machine: Machine, now: Instant) -> None:
+    for name in names:
+        machine.operators.make_crawl(name, "caller", now)
+
+
+def _totals(machine: Machine, crawl: str, key: str | None) -> QueueTotals:
+    tables = machine.tables
+    row = tables.crawls.rows.get(crawl)
+    if row is None:
+        return QueueTotals()
+    if key is not None:
+        try:
+            rows = machine.operators.chosen(key, crawl)
+        except SettingsError:
+            return QueueTotals()
+        if not len(rows):
+            return QueueTotals()
+        each = [statuses.queue_status(tables, queue) for queue in rows.tolist()]
+        sums = {name: sum(getattr(one, name) for one in each) for name in _COUNTS}
+        active = any(one.queued + one.leased + one.waiting + one.parked for one in each)
+        return QueueTotals(queues=1, active=int(active), **sums)
+    return _totals_of_crawl(machine, row)
+
+
+def _totals_of_crawl(machine: Machine, row: int) -> QueueTotals:
+    tables = machine.tables
+    queues = tables.queues
+    mine = queues.crawl[: queues.count] == row
+    rows = np.flatnonzero(mine)
+    leased_rows = statuses.leased_queues(tables)
+    leased_rows = leased_rows[queues.crawl[leased_rows] == row] if len(leased_rows) else leased_rows
+    queued = tables.urls.backlog.waiting(rows.astype(np.uint32))
+    waiting, parked = _column(queues.waiting, rows), _column(queues.parked, rows)
+    busy = (queued > 0) | (waiting > 0) | (parked > 0)
+    if len(leased_rows):
+        busy |= np.isin(rows, leased_rows)
+    return QueueTotals(
+        queues=len(rows) + tables.cold.queues_in(row),
+        active=int(np.count_nonzero(busy)),
+        queued=int(queued.sum()),
+        leased=len(leased_rows),
+        waiting=int(waiting.sum()),
+        parked=int(parked.sum()),
+        done=int(_column(queues.done, rows).sum()),
+        gone=int(_column(queues.gone, rows).sum()),
+    )
+
+
+def _column(column: npt.NDArray[Any], rows: npt.NDArray[np.intp]) -> npt.NDArray[np.int64]:
+    found: npt.NDArray[np.int64] = column[rows].astype(np.int64)
+    return found

@@ -1,0 +1,481 @@
+"""The loop of `outrider serve --grpc`: one thread takes the waiting events of all calls, and answers them together.
+
+The threads of `crates/wire` read and write. All items that arrived together are one turn: one sync, then all their
+acknowledgements. Calls that read much run in other threads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import socket
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from outrider.engine.owner import Frontier
+from outrider.engine.url_exchange import UrlExchange
+from outrider.errors import ClosedError, SettingsError, StoreError, StoreFullError
+from outrider.journey import Code, Kind, Lease, LeaseBatch, Link
+from outrider.limits import MICROSECONDS
+from outrider.service.access import Listening, Role, TokenRoles
+from outrider.service.audit import Audit
+from outrider.service.grpc_calls import (
+    DATE_MAX,
+    DEFAULT_CRAWL,
+    KEY_CHARACTERS_MAX,
+    ROLES,
+    Calls,
+    key_of_url,
+    listed,
+)
+from outrider.service.grpc_status import GrpcError, GrpcStatus, status_of
+from outrider.service.problems import Problem
+from outrider.service.protocol import Protocol
+from outrider.service.server_errands import OWN_KINDS, ServerErrands
+
+if TYPE_CHECKING:
+    from outrider._native import WireServer, WireTurn
+
+PORT: Final = 7071
+MESSAGE_BYTES_MAX: Final = 4 << 20
+STREAMS_MAX: Final = 4_096
+CONNECTIONS_MAX: Final = 4_096
+LEASE_SECONDS: Final = 30
+"""How long URLs are handed out for if the request says 0."""
+LEASE_SECONDS_MAX: Final = 86_400
+PIECE_URLS: Final = 512
+"""How many URLs are leased at once. More follow when these are on their way."""
+_TURN_SECONDS: Final = 0.5
+_OK, _SKIPPED, _FAIL = 0, 1, 2
+_DISCOVERED, _KNOWN, _MALFORMED = 1, 2, 3
+_RAW, _ITEMS, _BATCHES = 0, 1, 2
+_LOG: Final = logging.getLogger("outrider.service")
+HEALTH: Final = "/grpc.health.v1.Health/Check"
+_SERVING: Final = b"\x08\x01"
+
+
+@dataclass(slots=True)
+class HandOut:
+    """A `GetURLs` call under way. left: how many queues more may contribute, None for any number; tokens: those of
+    its URLs in the order of their messages; crawls: those that are still to be asked."""
+
+    seconds: float
+    per_queue: int
+    left: int | None
+    key: str | None
+    crawls: list[str]
+    tokens: list[int] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class OpenCall:
+    """An open call. who: the client, as audit.jsonl names it."""
+
+    name: str
+    who: str
+    ended: bool = False
+    answered: bool = False
+    hand_out: HandOut | None = None
+
+
+class GrpcServer:
+    """Serves one frontier over gRPC, from `start` to `close`."""
+
+    def __init__(
+        self, frontier: Frontier, listening: Listening, listener: socket.socket, roles: TokenRoles, audit: Audit | None
+    ) -> None:
+        from outrider._native import WireServer  # only a native build has it
+
+        self._exchange = UrlExchange(frontier)
+        self._roles, self._audit = roles, audit
+        self._calls = Calls(self._exchange, f"{listening.host}:{listening.port}")
+        self._protocol = Protocol.of("urlfrontier")
+        kinds = {"PutURLs": _ITEMS, "PutDiscovered": _BATCHES}
+        self._names = [*self._protocol.calls, "health"]
+        methods = [(call.path, kinds.get(name, _RAW)) for name, call in self._protocol.calls.items()]
+        self._server: WireServer = WireServer(
+            listener.detach(),
+            [*methods, (HEALTH, _RAW)],
+            certificate=_octets_of(listening.certificate),
+            key=_octets_of(listening.key),
+            message_bytes_max=MESSAGE_BYTES_MAX,
+            streams_max=STREAMS_MAX,
+            connections_max=CONNECTIONS_MAX,
+        )
+        self.address = f"{listening.host}:{listening.port}"
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._errands: ServerErrands | None = None
+        self._open: dict[int, OpenCall] = {}
+        self._pool = ThreadPoolExecutor(4, "outrider-grpc")
+        self._room = threading.Condition()
+        self._full: set[int] = set()  # lists that wait for room
+        self._closing = self._stopped = False
+        self.counts: Counter[str] = Counter()
+        self.hand_out_seconds = 0.0
+        self._thread = threading.Thread(target=self._run, name="outrider-grpc", daemon=True)
+
+    def start(self, loop: asyncio.AbstractEventLoop | None = None, errands: ServerErrands | None = None) -> None:
+        """Begins to answer. errands: does those that stand before URLs, on this loop; None if there are none."""
+        self._loop, self._errands = loop, errands
+        self._thread.start()
+
+    def drain(self) -> None:
+        """Hands out nothing more, and tells clients to begin no more calls here."""
+        self._closing = True
+        self._server.drain()
+
+    def close(self) -> None:
+        """Ends all calls."""
+        self._stopped = True
+        self._server.wake()
+        self._thread.join()
+        with self._room:
+            self._full.clear()
+            self._room.notify_all()
+        self._pool.shutdown(wait=True, cancel_futures=True)
+        self._server.close()
+
+    # -- turns --------------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while not self._stopped:
+            turn = self._server.take(_TURN_SECONDS)
+            if turn is None:
+                continue
+            try:
+                self._turn(turn)
+            except Exception:  # noqa: BLE001 - a bug in one turn must not end all calls
+                _LOG.exception("a turn of the gRPC server failed")
+
+    def _turn(self, turn: WireTurn) -> None:
+        for stream, method, header, _ in turn.opened:
+            self._begin(stream, self._names[method], header)
+        self._server.acknowledge(turn, self._put(turn) if len(turn) else b"")
+        for stream, message in turn.messages:
+            self._ask(stream, message)
+        for stream in turn.room:
+            self._continue(stream)
+        for stream in turn.ended:
+            self._end(stream)
+        for stream, sent in turn.gone:
+            self._forget(stream, sent)
+
+    def _begin(self, stream: int, name: str, header: str | None) -> None:
+        try:
+            who = self._roles.check(header, ROLES[name]) if name in ROLES else ""
+        except Problem as problem:
+            self._finish(stream, problem)
+            return
+        self._open[stream] = OpenCall(name, who)
+        if name in ("PutURLs", "PutDiscovered"):
+            self.counts[f"{name}_calls"] += 1
+
+    def _finish(self, stream: int, error: BaseException | None = None) -> None:
+        self._open.pop(stream, None)
+        if error is None:
+            self._server.finish(stream, GrpcStatus.OK, "")
+            return
+        status, message = status_of(error)
+        if status is GrpcStatus.INTERNAL:
+            _LOG.error("a call failed", exc_info=error)
+        self._server.finish(stream, status, message)
+
+    def _end(self, stream: int) -> None:
+        call = self._open.get(stream)
+        if call is None:
+            return
+        call.ended = True
+        if call.name in ("PutURLs", "PutDiscovered"):
+            self._finish(stream)  # all its items have their answers
+        elif not call.answered:
+            self._finish(stream, GrpcError(GrpcStatus.INVALID_ARGUMENT, "the call has no message"))
+
+    def _forget(self, stream: int, sent: int) -> None:
+        """A call was cancelled, broke, or is past its deadline: what did not reach it returns to its queue."""
+        call = self._open.pop(stream, None)
+        with self._room:
+            self._full.discard(stream)
+            self._room.notify_all()
+        if call is None or call.hand_out is None:
+            return
+        tokens = call.hand_out.tokens
+        self._exchange.rest(tokens[:sent])
+        self._exchange.release(tokens[sent:])
+
+    # -- URLs in ------------------------------------------------------------------------------------------------------
+
+    def _put(self, turn: WireTurn) -> bytes:
+        """Returns the status of each item of a turn, when those that are OK are durable."""
+        branches = turn.branches
+        statuses = bytearray([_SKIPPED]) * len(turn)
+        streams, urls, keys, crawls, metadata = turn.streams, turn.urls, turn.keys, turn.crawls, turn.metadata
+        dates = turn.dates if _KNOWN in branches else []
+        links: list[Link] = []
+        records: list[dict[str, Any]] = []
+        link_rows: list[int] = []
+        record_rows: list[int] = []
+        known: set[tuple[str, str, str]] = set()
+        refused = self._exchange.refused({crawl.strip() or DEFAULT_CRAWL for crawl in set(crawls)})
+        now = self._exchange.now() if dates else 0
+        for row, branch in enumerate(branches):
+            if streams[row] not in self._open:
+                continue
+            url, key = urls[row], keys[row]
+            if branch == _MALFORMED:
+                message = "a message is not of the type of this call"
+                self._finish(streams[row], GrpcError(GrpcStatus.INVALID_ARGUMENT, message))
+                continue
+            if not url or len(key) > KEY_CHARACTERS_MAX or not branch or not _has_queue(url, key):
+                continue
+            crawl = crawls[row].strip() or DEFAULT_CRAWL
+            if crawl in refused:
+                self._finish(streams[row], GrpcError(GrpcStatus.FAILED_PRECONDITION, refused[crawl]))
+                continue
+            if branch == _DISCOVERED:
+                if known and (crawl, key, url) in known:
+                    continue  # an earlier item of this turn knows it
+                link_rows.append(row)
+                links.append(Link(url, key=key or None, crawl=crawl, metadata=_read_metadata(metadata[row])))
+            elif dates[row] <= DATE_MAX:
+                known.add((crawl, key, url))
+                record_rows.append(row)
+                records.append(_record(url, key, crawl, metadata[row], dates[row], now))
+        if links or records:
+            self._store(links, records, link_rows, record_rows, statuses)
+        self._count(branches, statuses, dates)
+        return bytes(statuses)
+
+    def _store(
+        self,
+        links: list[Link],
+        records: list[dict[str, Any]],
+        link_rows: Sequence[int],
+        record_rows: Sequence[int],
+        statuses: bytearray,
+    ) -> None:
+        failed: BaseException | None = None
+        codes: list[Code] = []
+        try:
+            codes = self._exchange.put(links, records)
+        except (StoreFullError, ClosedError, StoreError, SettingsError) as error:
+            failed = error
+        if failed is None:
+            for row, code in zip(link_rows, codes, strict=True):
+                statuses[row] = _OK if code in (Code.NEW, Code.HELD) else _SKIPPED
+            for row in record_rows:
+                statuses[row] = _OK
+        elif isinstance(failed, SettingsError) and len(links) + len(records) > 1:
+            # One of them is refused: each gets its own answer.
+            for row, link in zip(link_rows, links, strict=True):
+                self._store([link], [], [row], [], statuses)
+            for row, record in zip(record_rows, records, strict=True):
+                self._store([], [record], [], [row], statuses)
+        else:
+            status = _SKIPPED if isinstance(failed, SettingsError) else _FAIL
+            for row in (*link_rows, *record_rows):
+                statuses[row] = status
+
+    def _count(self, branches: bytes, statuses: bytearray, dates: Sequence[int]) -> None:
+        counts = self.counts
+        counts["put"] += len(branches)
+        counts["put_ignored"] += statuses.count(_SKIPPED)
+        discovered = branches.count(_DISCOVERED)
+        counts["put_discovered"] += discovered
+        counts["put_known"] += len(branches) - discovered
+        if dates:
+            done = (date == 0 and branch == _KNOWN for date, branch in zip(dates, branches, strict=True))
+            counts["put_completed"] += sum(done)
+
+    # -- calls with one request ---------------------------------------------------------------------------------------
+
+    def _ask(self, stream: int, message: bytes) -> None:
+        call = self._open.get(stream)
+        if call is None or call.answered:
+            return
+        call.answered = True
+        if call.name == "GetURLs":
+            self._guarded(stream, lambda: self._hand_out(stream, call, self._protocol.read("GetParams", message)))
+        elif call.name == "health":
+            self._server.send(stream, [_SERVING])
+            self._finish(stream)
+        else:
+            self._pool.submit(self._guarded, stream, lambda: self._answer(stream, call, message))
+
+    def _guarded(self, stream: int, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except Exception as error:  # noqa: BLE001 - each error ends its call with a status
+            self._finish(stream, error)
+
+    def _answer(self, stream: int, call: OpenCall, message: bytes) -> None:
+        told = self._protocol.calls[call.name]
+        request = self._protocol.read(told.takes, message)
+        if ROLES[call.name] >= Role.OPERATE and self._audit is not None:
+            self._audit.note(call.who, call.name, **_facts(request))
+        if call.name == "ListURLs":
+            self._stream(stream, told.gives, self._calls.list_urls(request))
+        else:
+            answer = self._calls.unary[call.name](request)
+            self._server.send(stream, [self._protocol.write(told.gives, answer)])
+        self._finish(stream)
+
+    def _stream(self, stream: int, kind: str, rows: Iterator[Mapping[str, Any]]) -> None:
+        """Sends rows, and waits while the client reads slowly."""
+        for row in rows:
+            with self._room:
+                self._full.add(stream)
+            if self._server.send(stream, [self._protocol.write(kind, row)]):
+                continue
+            with self._room:
+                while stream in self._full and stream in self._open and not self._stopped:
+                    self._room.wait(1.0)
+            if stream not in self._open:
+                return
+
+    # -- URLs out -----------------------------------------------------------------------------------------------------
+
+    def _hand_out(self, stream: int, call: OpenCall, request: Mapping[str, Any]) -> None:
+        self.counts["get_calls"] += 1
+        if self._closing or not self._calls.active:
+            self._finish(stream)
+            return
+        crawls = self._crawls_of(request)
+        seconds = int(request.get("delay_requestable", 0)) or LEASE_SECONDS
+        call.hand_out = HandOut(
+            float(min(seconds, LEASE_SECONDS_MAX)),
+            min(int(request.get("max_urls_per_queue", 0)), 1_000_000) or 1_000_000,
+            int(request.get("max_queues", 0)) or None,
+            str(request.get("key", "")) or None,
+            crawls,
+        )
+        self._more(stream, call, call.hand_out)
+
+    def _crawls_of(self, request: Mapping[str, Any]) -> list[str]:
+        if "crawlID" in request:
+            return [str(request["crawlID"]).strip() or DEFAULT_CRAWL]
+        if request.get("key"):
+            return [DEFAULT_CRAWL]
+        crawls = self._exchange.crawls()
+        # Crawls take turns at being first.
+        first = self.counts["get_calls"] % len(crawls) if crawls else 0
+        return crawls[first:] + crawls[:first]
+
+    def _continue(self, stream: int) -> None:
+        with self._room:
+            self._full.discard(stream)
+            self._room.notify_all()
+        call = self._open.get(stream)
+        if call is not None and call.hand_out is not None:
+            wish = call.hand_out
+            self._guarded(stream, lambda: self._more(stream, call, wish))
+
+    def _more(self, stream: int, call: OpenCall, wish: HandOut) -> None:
+        """Hands out pieces while the client reads them."""
+        while wish.crawls and not self._closing and self._calls.active:
+            leases = self._leased(wish)
+            if not leases:
+                wish.crawls.pop(0)
+                continue
+            pages = [one for one in leases if one.kind is Kind.PAGE]
+            if len(pages) < len(leases):
+                self._do_errands([one for one in leases if one.kind is not Kind.PAGE])
+                if not pages:
+                    continue
+            rows = [(one.url, one.key, one.crawl, _lists(one.metadata)) for one in pages]
+            wish.tokens += [one.token for one in pages]
+            self.counts["get"] += len(rows)
+            if wish.left is not None:
+                wish.left -= len({(one.crawl, one.key) for one in pages})
+                if wish.left <= 0:
+                    wish.crawls.clear()
+            if not self._server.send_infos(stream, rows) and wish.crawls:
+                return
+        self._exchange.rest(wish.tokens)
+        call.hand_out = None
+        self._finish(stream)
+
+    def _do_errands(self, leases: list[Lease]) -> None:
+        """Requests robots.txt files and addresses before the pages that wait for them."""
+        own = [one for one in leases if one.kind in OWN_KINDS]
+        self._exchange.release([one.token for one in leases if one.kind not in OWN_KINDS])
+        loop, errands = self._loop, self._errands
+        if loop is not None and errands is not None:
+            asyncio.run_coroutine_threadsafe(errands.take(own), loop)
+
+    def _leased(self, wish: HandOut) -> LeaseBatch:
+        queues = PIECE_URLS if wish.left is None else min(wish.left, PIECE_URLS)
+        try:
+            return self._exchange.hand_out(
+                min(PIECE_URLS, wish.per_queue * queues),
+                wish.seconds,
+                per_queue=wish.per_queue,
+                queues_max=queues,
+                crawl=wish.crawls[0],
+                key=wish.key,
+                errands=self._errands is not None,
+            )
+        except SettingsError:
+            return LeaseBatch()  # no queue has this key
+
+
+def _has_queue(url: str, key: str) -> bool:
+    return bool(key) or "://" in url or bool(key_of_url(url))
+
+
+def _read_metadata(octets: bytes) -> Mapping[str, Any] | None:
+    if not octets:
+        return None
+    import msgspec
+
+    found: dict[str, Any] = msgspec.json.decode(octets)
+    return found
+
+
+def _lists(metadata: Mapping[str, Any] | None) -> dict[str, list[str]] | None:
+    return listed(metadata) if metadata else None
+
+
+def _record(url: str, key: str, crawl: str, metadata: bytes, date: int, now: int) -> dict[str, Any]:
+    """The record of a known item. The date 0 says that the URL is done."""
+    due = date * MICROSECONDS
+    state = "done" if date == 0 else "waiting" if due > now else "queued"
+    return {
+        "url": url,
+        "key": key or None,
+        "crawl": crawl,
+        "unique": "caller",
+        "state": state,
+        "due": due or None,
+        "metadata": _read_metadata(metadata) or {},
+    }
+
+
+def _facts(request: Mapping[str, Any]) -> dict[str, Any]:
+    return {f"request_{name}": value for name, value in request.items()}
+
+
+def _octets_of(path: str | None) -> bytes | None:
+    if path is None:
+        return None
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def check_native() -> None:
+    """Raises SettingsError in a build without the native transport."""
+    if os.environ.get("OUTRIDER_KERNELS") != "python":
+        with contextlib.suppress(ImportError):
+            from outrider._native import WireServer
+
+            if WireServer is not None:
+                return
+    raise SettingsError(
+        "--grpc needs the native build of Outrider, and this one has plain Python kernels: install a wheel for this "
+        "system, or Rust and build it again; --http works without"
+    )
