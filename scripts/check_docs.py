@@ -8,6 +8,7 @@ a folder of the project; `outrider.room.name` and `test_name` in code.
 
 from __future__ import annotations
 
+import ast
 import importlib
 import re
 import subprocess
@@ -18,6 +19,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 ROOT = Path(__file__).resolve().parent.parent
+SOURCES = ROOT / "src"
 FOLDERS = ("bench", "crates", "docs", "examples", "requirements", "scripts", "src", "tests", ".ci")
 MADE = ("bench/results/", "bench/.cache/", "docs/api.md")
 """Files that our own commands make, so a fresh clone does not contain them."""
@@ -122,6 +124,10 @@ def importable(name: str) -> bool:
         try:
             place: object = importlib.import_module(".".join(parts[:split]))
         except ImportError:
+            file = SOURCES.joinpath(*parts[:split]).with_suffix(".py")
+            if file.is_file():  # it needs an extra that is not installed here
+                nodes = ast.parse(file.read_text("utf-8")).body
+                return {getattr(node, "name", "") for node in nodes} >= set(parts[split : split + 1])
             continue
         for part in parts[split:]:
             if not hasattr(place, part):

@@ -455,8 +455,9 @@ def install_beside(root, name, what, more=()):
 def install_servers(root):
     """Installs the servers and browsers that `make test-servers` starts, from Debian's packages, if PATH lacks them and
     this user may install. None of them starts by itself. Tests of a missing program are skipped, and say so. Other
-    crawlers, which COMPARE.md shows, are installed into `.venv-peers`, tools of web archives into `.venv-judges`."""
-    install_beside(root, "peers", "the crawlers that COMPARE.md shows")
+    crawlers are installed into `.venv-peers`, together with Outrider, and tools of web archives into `.venv-judges`."""
+    if install_beside(root, "peers", "the crawlers that use Outrider, or are compared with it", ["pyproject.toml"]):
+        install_package(root, root / ".venv-peers")
     install_beside(root, "judges", "the tools of web archives and the object storage that tests use")
     packages = sorted({package for program, package in SERVERS.items() if not shutil.which(program)})
     apt = shutil.which("apt-get")

@@ -731,3 +731,17 @@ FILE_BAD_SECONDS_MIN = 86_400.0  # until the next visit of a sitemap that was re
 FILE_BAD_SECONDS_MAX = 60 * 86_400.0  # a sitemap that was not read for as long is not visited any more
 REVISIT_AWAITED_FETCHES = 100  # the same in fetches, if that is longer
 REVISIT_AWAITED_SECONDS = 3_600  # a page that was chosen and not leased by then is not waited for: its host is closed
+
+# Crawlers that use a frontier of ours in place of their queue
+STORED_REQUEST_BYTES_MAX = 700_000  # one request: in base64, with the names around it, it fits into metadata of 1 MiB
+INTEGRATION_LEASE_SECONDS = 300.0  # of a request that is sent: longer than its download; extended at half of it
+INTEGRATION_AHEAD_MIN = 32  # leases that wait to be sent, so that no call waits for the disk
+INTEGRATION_AHEAD_MAX = 256  # more of them would keep hosts busy that could be visited later in a better order
+INTEGRATION_TURN_LINKS_MAX = 2_000  # links that one turn stores: a turn takes some ten milliseconds
+INTEGRATION_TURN_SECONDS_MIN = 0.02  # between the beginnings of two turns: a request may be sent as much later
+INTEGRATION_WAIT_SECONDS_MAX = 5.0  # between two turns
+INTEGRATION_POLL_SECONDS = 1.0  # the same where other programs use the frontier
+INTEGRATION_FULL_PAUSE_SECONDS = 1.0  # until a full disk is tried again
+INTEGRATION_PATIENCE_SECONDS = 60.0  # that a spider waits for a server which does not answer
+INTEGRATION_CLOSE_SECONDS_MAX = 90.0  # until a program stops waiting for the last writes
+CALLER_FRAMES_MAX = 12  # between the call to a scheduler and the code of the engine that knows the page

@@ -31,7 +31,7 @@ _KEYS: Final = (b"fingerprint keys", b"keys of all slot")  # random ones would m
 
 
 class FrontierScheduler:
-    """The scheduler, by the protocol `Scheduler`. Numbers depend only on its arguments.
+    """The scheduler, by the protocol `VisitScheduler`. Numbers depend only on its arguments.
 
     rule: a name of revisit rules. budget: visits per unit of time, None without a limit. price: at the start, step: of
     its logarithm for each visit; both None: as the frontier chooses them. rates: None for known rates. unit: the
@@ -102,7 +102,7 @@ class FrontierScheduler:
 
     @property
     def batch_max(self) -> int:
-        """As of `Scheduler`: the rate allows no more at once."""
+        """As of `VisitScheduler`: the rate allows no more at once."""
         return CALL_ROWS_MAX if self.revisits.rate is None else max(1, int(self.revisits.rate.per_second))
 
     @property
@@ -112,11 +112,11 @@ class FrontierScheduler:
 
     @property
     def looks(self) -> int:
-        """As of `Scheduler`."""
+        """As of `VisitScheduler`."""
         return self.revisits.looks
 
     def take(self, now: float, count: int) -> Numbers:
-        """Leases at most `count` pages; see `Scheduler.take`."""
+        """Leases at most `count` pages; see `VisitScheduler.take`."""
         self._now = max(self._now, self._at(now))
         leases = self.frontier.lease(count)
         found = [self._rows[url] for url in leases.urls]
@@ -124,7 +124,7 @@ class FrontierScheduler:
         return np.array(found, np.int64)
 
     def visited(self, pages: Numbers, times: Floats, changed: Flags) -> None:
-        """Reports the visits; see `Scheduler.visited`."""
+        """Reports the visits; see `VisitScheduler.visited`."""
         if not len(pages):
             return
         self._versions[pages] += changed

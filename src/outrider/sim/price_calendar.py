@@ -96,7 +96,7 @@ class PriceCalendar:
         self._key = self._next_look(self._due(everything), 0.0)
 
     def take(self, now: float, count: int) -> Numbers:
-        """Returns `count` pages, those that are due first; see `Scheduler.take`."""
+        """Returns `count` pages, those that are due first; see `VisitScheduler.take`."""
         found: list[Numbers] = []
         self._ahead = 0
         for turn in range(LOOKS_MAX):
@@ -116,7 +116,7 @@ class PriceCalendar:
         return np.concatenate(found)
 
     def visited(self, pages: Numbers, times: Floats, changed: Flags) -> None:
-        """Learns, moves the price, and puts the pages back; see `Scheduler.visited`."""
+        """Learns, moves the price, and puts the pages back; see `VisitScheduler.visited`."""
         self._rates.visited(pages, times - self._last[pages], changed)
         self._last[pages] = times
         self._signals[pages] = 0.0
@@ -124,7 +124,7 @@ class PriceCalendar:
         self._key[pages] = self._next_look(self._due(pages), float(times[-1]))
 
     def signalled(self, pages: Numbers, counts: Numbers, now: float) -> None:
-        """Moves the next looks of the pages forward; see `Scheduler.signalled`."""
+        """Moves the next looks of the pages forward; see `VisitScheduler.signalled`."""
         self._signals[pages] += counts
         self._key[pages] = np.minimum(self._key[pages], self._next_look(self._due(pages), now))
 
@@ -166,7 +166,7 @@ class HostCalendar(PriceCalendar):
         self._ready = np.zeros(int(pages.host.max()) + 1)
 
     def take(self, now: float, count: int) -> Numbers:
-        """Returns at most one page of a host that is ready; see `Scheduler.take`."""
+        """Returns at most one page of a host that is ready; see `VisitScheduler.take`."""
         closed = (self._ready > now)[self._host]
         if closed.all():
             return np.zeros(0, np.int64)

@@ -26,7 +26,7 @@ from outrider.sim.published_rates import (
     naive_rate,
     random_freshness,
 )
-from outrider.sim.revisit_worlds import Pages, Scheduler, VisitRecord, run, signalled_freshness
+from outrider.sim.revisit_worlds import Pages, VisitRecord, VisitScheduler, run, signalled_freshness
 
 BUDGET: Final = 100.0
 """Visits per unit of time of B1."""
@@ -83,7 +83,7 @@ class MakeScheduler(Protocol):
         eta: float = ETA,
         rates: KnownRates | LearnedRates | None = None,
         model: SignalModel | None = None,
-    ) -> Scheduler: ...
+    ) -> VisitScheduler: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ Changes are Poisson processes. Their moments are not drawn: from the moments of 
 copy is fresh is exact at each moment, and `VisitRecord.freshness` integrates it. Only the answers of the visits are
 drawn, one bit each, since a scheduler that learns needs them. With signals, the probability also depends on the
 signals, which are drawn. A run is a sequence of slots at equal distances. A scheduler is any object with the methods of
-`Scheduler`, so the one of the frontier can be measured on the same clock in place of that of this folder.
+`VisitScheduler`, so the one of the frontier can be measured on the same clock in place of that of this folder.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Pages:
                 left -= self.host_rate
 
 
-class Scheduler(Protocol):
+class VisitScheduler(Protocol):
     """The scheduler under test. Pages are row numbers of `Pages`, times are units of the virtual clock."""
 
     @property
@@ -148,7 +148,7 @@ class VisitRecord:
 
 
 def run(
-    pages: Pages, scheduler: Scheduler, budget: float, seconds: float, *, seed: int, batch: int = 10
+    pages: Pages, scheduler: VisitScheduler, budget: float, seconds: float, *, seed: int, batch: int = 10
 ) -> VisitRecord:
     """Runs a scheduler for a time of `seconds` units, with `budget` slots per unit, `batch` of them at once, or as many
     as the scheduler allows."""
@@ -178,8 +178,8 @@ def run(
 
 
 def signalled_freshness(
-    pages: Pages, scheduler: Scheduler, model: SignalModel, budget: float, *, warm_up: float, seconds: float, seed: int,
-    batch: int,
+    pages: Pages, scheduler: VisitScheduler, model: SignalModel, budget: float, *, warm_up: float, seconds: float,
+    seed: int, batch: int,
 ) -> float:  # fmt: skip
     """Runs a scheduler for warm-up and `seconds`, and returns the weighted freshness after the warm-up, exactly.
 

@@ -1,0 +1,636 @@
+"""A scheduler and a duplicate filter for Scrapy that keep the requests of a spider in a frontier.
+
+    SCHEDULER = "outrider.integrations.scrapy.Scheduler"
+    DUPEFILTER_CLASS = "outrider.integrations.scrapy.DupeFilter"
+
+A spider can be killed at any moment. It continues with the requests that were not processed. docs/howto/scrapy.md has
+the settings and the promises.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import heapq
+import itertools
+import json
+import logging
+import math
+import os
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+try:
+    import scrapy
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        "outrider.integrations.scrapy needs Scrapy, which is not installed; run pip install 'outrider[scrapy]'"
+    ) from error
+from scrapy import Request, signals
+from scrapy.core.scheduler import BaseScheduler
+from scrapy.dupefilters import BaseDupeFilter
+from scrapy.utils.job import job_dir
+from scrapy.utils.misc import load_object
+from scrapy.utils.request import referer_str, request_from_dict
+
+from outrider import kernels
+from outrider.clock import elapsed, seconds, wall
+from outrider.errors import OutriderError, SettingsError, UnreachableError
+from outrider.fetch.failures import retry_after_seconds
+from outrider.integrations.scrapy_engine import Engine, check_version
+from outrider.integrations.store_thread import AnyFrontier, Ended, Noted, StoreThread, left_in, opened
+from outrider.integrations.stored_requests import UnstorableError, packed, unpacked
+from outrider.journey import Code, Lease, Link, Outcome, Verdict
+from outrider.limits import (
+    INTEGRATION_AHEAD_MAX,
+    INTEGRATION_AHEAD_MIN,
+    INTEGRATION_CLOSE_SECONDS_MAX,
+    INTEGRATION_PATIENCE_SECONDS,
+    MICROSECONDS,
+)
+
+logger = logging.getLogger(__name__)
+
+SCHEDULER: Final = "outrider.integrations.scrapy.Scheduler"
+DUPEFILTER: Final = "outrider.integrations.scrapy.DupeFilter"
+IDENTITY_NAME: Final = "scrapy.json"
+"""A file beside the store of one spider: its name, and its fingerprinter."""
+_REQUEST: Final = "request"
+"""The name of the octets of a request in the metadata of its URL, as base64."""
+_REFUSED: Final = frozenset({429, 503})
+_START, _FILTERED, _SINGLE = b"s", b"f", b"n"
+"""How the unique key of a request begins: of a start request that is not filtered, of one that is filtered by its
+fingerprint, and of one that is a request of its own whatever its fingerprint is."""
+
+
+class DupeFilter(BaseDupeFilter):  # type: ignore[misc]  # Scrapy is an extra, so its types are not known here
+    """Filters requests by their fingerprints. What was seen before this run, the frontier knows; see `Scheduler`."""
+
+    def __init__(self, fingerprinter: Any, *, debug: bool = False) -> None:
+        self.fingerprinter, self.debug = fingerprinter, debug
+        self._seen = kernels.FingerprintSet()
+        self._logged = False
+
+    @classmethod
+    def from_crawler(cls, crawler: Any) -> DupeFilter:
+        """Raises SettingsError if the scheduler is another one."""
+        scheduler = crawler.settings["SCHEDULER"]
+        if Scheduler not in load_object(scheduler).__mro__:  # `issubclass` only asks whether it has the same methods
+            raise SettingsError(
+                f"DUPEFILTER_CLASS {DUPEFILTER} needs SCHEDULER {SCHEDULER}, and SCHEDULER is {scheduler}; set both"
+            )
+        return cls(crawler.request_fingerprinter, debug=crawler.settings.getbool("DUPEFILTER_DEBUG"))
+
+    def request_seen(self, request: Any) -> bool:
+        """Whether an equal request was seen in this run; if not, it was seen from now on."""
+        digest = hashlib.blake2b(self.fingerprinter.fingerprint(request), digest_size=10).digest()
+        slot = (int.from_bytes(digest[:2], "little") & 0xFFF).to_bytes(2, "little")
+        return not self._seen.add(slot, digest[2:])[0]
+
+    def log(self, request: Any, spider: Any) -> None:
+        """Logs and counts a request that was filtered, as Scrapy's own filter does."""
+        if self.debug:
+            told = {"request": request, "referer": referer_str(request)}
+            logger.debug(
+                "Filtered duplicate request: %(request)s (referer: %(referer)s)", told, extra={"spider": spider}
+            )
+        elif not self._logged:
+            self._logged = True
+            message = (
+                "Filtered duplicate request: %(request)s - no more duplicates will be shown"
+                " (see DUPEFILTER_DEBUG to show all duplicates)"
+            )
+            logger.debug(message, {"request": request}, extra={"spider": spider})
+        spider.crawler.stats.inc_value("dupefilter/filtered")
+
+
+@dataclass(slots=True)
+class _Sent:
+    """A request that the engine has. lease: None if it is only in memory. found: the requests of its page. began,
+    ended: of the download, in microseconds of `elapsed`."""
+
+    lease: Lease | None
+    found: list[Noted] = field(default_factory=list)
+    began: int | None = None
+    ended: int | None = None
+    status: int | None = None
+    retry_after: str | None = None
+    error: str | None = None
+
+    def outcome(self) -> Outcome:
+        assert self.lease is not None
+        token = self.lease.token
+        if self.began is None:
+            return Outcome(token, Verdict.DONE, answered=False)
+        took = None if self.ended is None else seconds(self.ended - self.began)
+        if self.status is None:
+            return Outcome(token, Verdict.GONE, error="no_answer", seconds=took)
+        refused = self.status in _REFUSED
+        after = retry_after_seconds(self.retry_after, wall() / MICROSECONDS) if refused and self.retry_after else None
+        return Outcome(
+            token,
+            Verdict.DONE,
+            seconds=took,
+            status=self.status,
+            answered=True,
+            refused=refused,
+            retry_after_seconds=after,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Settings:
+    """The settings of a spider that the frontier needs."""
+
+    directory: str | None
+    address: str | None
+    token: str | None
+    ca: str | None
+    delay: float
+    per_domain: int
+    ahead: int
+    unstored_max: int
+    slots: dict[str, dict[str, Any]]
+    auto_throttle: bool
+
+    @property
+    def per_queue(self) -> int:
+        """How many leases of one host a turn takes. Without a delay they are many, and the slot of the downloader
+        limits how many of them are sent at once."""
+        return 1 if self.delay or self.address is not None else min(self.ahead, 4 * self.per_domain)
+
+    @classmethod
+    def of(cls, settings: Any) -> _Settings:
+        """Raises SettingsError for settings that contradict each other."""
+        told = {name: settings.get(name) or os.environ.get(name) for name in _NAMES}
+        place = told["OUTRIDER_FRONTIER"]
+        address = place if place and "://" in place else None
+        job = job_dir(settings)
+        directory = None if address else place or (os.path.join(job, "outrider") if job else None)
+        if address is None:
+            for name in ("OUTRIDER_TOKEN", "OUTRIDER_CA"):
+                if settings.get(name):
+                    where = f"OUTRIDER_FRONTIER is {place!r}" if place else "OUTRIDER_FRONTIER is not set"
+                    raise SettingsError(
+                        f"{name} is only for a server, and {where}; remove {name}, or set OUTRIDER_FRONTIER to the "
+                        "address of the server"
+                    )
+        concurrent = settings.getint("CONCURRENT_REQUESTS")
+        ahead = min(INTEGRATION_AHEAD_MAX, max(INTEGRATION_AHEAD_MIN, 2 * concurrent or INTEGRATION_AHEAD_MAX))
+        return cls(
+            directory,
+            address,
+            told["OUTRIDER_TOKEN"],
+            told["OUTRIDER_CA"],
+            settings.getfloat("DOWNLOAD_DELAY"),
+            max(1, settings.getint("CONCURRENT_REQUESTS_PER_DOMAIN")),
+            ahead,
+            concurrent or INTEGRATION_AHEAD_MAX,
+            settings.getdict("DOWNLOAD_SLOTS"),
+            settings.getbool("AUTOTHROTTLE_ENABLED"),
+        )
+
+
+_NAMES: Final = ("OUTRIDER_FRONTIER", "OUTRIDER_TOKEN", "OUTRIDER_CA")
+
+
+class Scheduler(BaseScheduler):  # type: ignore[misc]  # as above
+    """Keeps the requests of a spider in a frontier: one crawl, with the name of the spider.
+
+    A request is durable together with the page that it was found on, after the callback and the item pipelines of that
+    page. A request that cannot be stored stays in memory.
+    """
+
+    def __init__(self, crawler: Any, dupefilter: Any) -> None:
+        check_version()
+        self.crawler, self.stats, self.df = crawler, crawler.stats, dupefilter
+        self.settings = _Settings.of(crawler.settings)
+        self._debug = crawler.settings.getbool("SCHEDULER_DEBUG")
+        self.spider: Any = None
+        self._engine: Engine | None = None
+        self._store: StoreThread | None = None
+        self._frontier: AnyFrontier = None
+        self._sent: dict[Any, _Sent] = {}
+        self._unstorable: list[tuple[int, int, Any]] = []  # (-priority, number, request)
+        self._kinds: set[str] = set()
+        self._numbers = itertools.count()
+        self._starts: Counter[bytes] = Counter()
+        self._methods: dict[Any, str] = {}
+        self._slots: set[str] = set()
+        self._delays: dict[str, float] = {}
+        self._since = 0.0
+        self._woken = False
+
+    @classmethod
+    def from_crawler(cls, crawler: Any) -> Scheduler:
+        """Raises SettingsError."""
+        kind = load_object(crawler.settings["DUPEFILTER_CLASS"])
+        make = getattr(kind, "from_crawler", None)
+        return cls(crawler, make(crawler) if make is not None else kind())
+
+    # -- opening and closing ------------------------------------------------------------------------------------------
+
+    def open(self, spider: Any) -> Any:
+        """Opens the store. Raises SettingsError, StoreInUseError, UnreachableError and the other errors of a store."""
+        self.spider = spider
+        if getattr(self.crawler.engine, "_slot", None) is not None or isinstance(
+            self.crawler.engine, scrapy.core.engine.ExecutionEngine
+        ):
+            self._engine = Engine(self.crawler)
+        self._frontier = self._opened(spider.name)
+        left = left_in(self._frontier, spider.name)
+        if left:
+            logger.info(
+                "Resuming crawl (%(queuesize)d requests scheduled)", {"queuesize": left}, extra={"spider": spider}
+            )
+        self._store = StoreThread(
+            self._frontier,
+            spider.name,
+            ahead=self.settings.ahead,
+            per_queue=self.settings.per_queue,
+            wake=self._wake,
+            failed=self._failed,
+        )
+        if self._engine is not None:
+            self._since = self._engine.ticks()
+            self._engine.watch(self._left)
+            for signal, handler in (
+                (signals.request_reached_downloader, self._reached),
+                (signals.request_left_downloader, self._left_downloader),
+                (signals.response_downloaded, self._downloaded),
+                (signals.robots_parsed, self._robots_parsed),
+            ):
+                self.crawler.signals.connect(handler, signal=signal)
+            self._store.start()
+        return self.df.open()
+
+    def _opened(self, name: str) -> AnyFrontier:
+        told = self.settings
+        rules: dict[str, object] = {"delay": told.delay, "delay_factor": 0}
+        frontier = opened(
+            told.directory,
+            told.address,
+            settings=rules,
+            token=told.token,
+            ca=told.ca,
+            worker=f"scrapy-{name}-{os.getpid()}-{os.urandom(3).hex()}",
+            patience_seconds=INTEGRATION_PATIENCE_SECONDS,
+        )
+        try:
+            if told.directory is not None:
+                _check_identity(Path(told.directory), name, self._fingerprinter())
+            frontier.make_crawl(name, unique="caller")
+            if told.per_domain > 1 and (told.delay or told.address is not None):
+                frontier.set_limit(told.per_domain, crawl=name)
+            if told.address is not None and told.delay:
+                frontier.set_delay(told.delay, crawl=name)
+        except BaseException:
+            frontier.close()
+            raise
+        return frontier
+
+    def _fingerprinter(self) -> str:
+        kind = type(self.crawler.request_fingerprinter)
+        return f"{kind.__module__}.{kind.__qualname__}"
+
+    def close(self, reason: str) -> Any:
+        """Stores what is left, and closes the store."""
+        store, self._store = self._store, None
+        if store is not None:
+            if self._unstorable:
+                logger.warning(
+                    "%d requests that cannot be stored are lost with this process (scheduler/unserializable)",
+                    len(self._unstorable),
+                )
+            if self._engine is None:
+                self._write_alone(store)
+            if not store.close(INTEGRATION_CLOSE_SECONDS_MAX):
+                logger.error("The frontier did not store everything within %.0f s", INTEGRATION_CLOSE_SECONDS_MAX)
+            self.stats.set_value("frontier/turns", store.turns)
+            try:
+                left = left_in(self._frontier, self.spider.name)
+                self.stats.set_value("frontier/left", left)
+                self._frontier.close(*(("finished",) if left == 0 and self.settings.address is None else ()))
+            except OutriderError as error:
+                logger.error("The frontier could not be closed: %s", error)
+        return self.df.close(reason)
+
+    def _failed(self, error: Exception) -> None:
+        reason = "frontier_unreachable" if isinstance(error, UnreachableError) else "frontier_failed"
+        logger.error("The frontier failed, so the spider is closed (%s): %s", reason, error)
+        if self._engine is not None:
+            self._engine.call(partial(self._engine.end, reason))
+
+    # -- the engine's calls -------------------------------------------------------------------------------------------
+
+    def has_pending_requests(self) -> bool:
+        """Whether the crawl has requests, or pages that are not stored yet; also while all hosts rest."""
+        store = self._store
+        if store is None or store.error is not None:
+            return False
+        if self._engine is None:
+            self._write_alone(store)
+        return bool(self._unstorable or self._sent or not store.finished)
+
+    def __len__(self) -> int:
+        """How many requests are scheduled, for programs that ask."""
+        if self._store is not None and self._engine is None:
+            self._write_alone(self._store)
+        return left_in(self._frontier, self.spider.name) + len(self._unstorable)
+
+    def enqueue_request(self, request: Any) -> bool:
+        """Notes a request. Returns False for one that is filtered."""
+        filtered = not request.dont_filter
+        if filtered and self.df.request_seen(request):
+            self.df.log(request, self.spider)
+            return False
+        page = self._engine.page_of_caller() if self._engine is not None else None
+        sent = self._sent.get(page) if page is not None else None
+        try:
+            noted = self._noted(request, filtered=filtered, starts=sent is None)
+        except UnstorableError as error:
+            self._keep(request, error)
+            return True
+        if sent is not None and sent.lease is not None:
+            sent.found.append(noted)
+        elif self._store is not None:
+            self._store.add(noted)
+        self._count("enqueued")
+        return True
+
+    def next_request(self) -> Any:
+        """Returns a request that may be sent now, or None. Never waits."""
+        store = self._store
+        if store is None:
+            return None
+        while True:
+            if self._unstorable:
+                request = heapq.heappop(self._unstorable)[2]
+                self._sent[request] = _Sent(None)
+                self._counts("dequeued", "memory")
+                return self._handed_out(request)
+            if self._engine is None and not store.ready:
+                self._write_alone(store)
+            # A kill fetches again what is not stored, so this is limited like what is sent.
+            lease = store.take() if store.unstored < self.settings.unstored_max else None
+            if lease is None:
+                return None
+            request = self._request_of(lease)
+            if request is not None:
+                self._sent[request] = _Sent(lease)
+                self._count("dequeued")
+                return self._handed_out(request)
+
+    # -- requests -----------------------------------------------------------------------------------------------------
+
+    def _handed_out(self, request: Any) -> Any:
+        if self._engine is None:  # a program without an engine says nothing more of it
+            self._left(request)
+        return request
+
+    def _noted(self, request: Any, *, filtered: bool, starts: bool) -> Noted:
+        fingerprint = self.crawler.request_fingerprinter.fingerprint(request)
+        if filtered and isinstance(self.df, DupeFilter):
+            unique = _FILTERED + fingerprint
+        elif starts and not filtered and request.meta.get("is_start_request"):
+            self._starts[fingerprint] += 1
+            unique = _START + self._starts[fingerprint].to_bytes(4, "big") + fingerprint
+        else:
+            unique = _SINGLE + os.urandom(8) + fingerprint
+        octets = packed(self._values_of(request))
+        link = Link(
+            request.url,
+            crawl=self.spider.name,
+            unique_key=unique,
+            key=request.meta.get("download_slot"),
+            priority=_share(request.priority),
+            depth=request.meta.get("depth", 0) if isinstance(request.meta.get("depth", 0), int) else 0,
+            metadata={_REQUEST: base64.b64encode(octets).decode("ascii")},
+        )
+        return Noted(link, partial(self._answered, request))
+
+    def _values_of(self, request: Any) -> dict[str, Any]:
+        """Returns what `request.to_dict` returns; the names of callbacks are searched once."""
+        kind = type(request)
+        if kind.to_dict is not Request.to_dict:
+            found: dict[str, Any] = request.to_dict(spider=self.spider)
+            return found
+        values = {
+            "url": request.url,
+            "callback": self._method(request.callback),
+            "errback": self._method(request.errback),
+            "headers": dict(request.headers),
+        }
+        for name in request.attributes:
+            if name not in values:
+                values[name] = getattr(request, name)
+        if kind is not Request:
+            values["_class"] = f"{kind.__module__}.{kind.__qualname__}"
+        return values
+
+    def _method(self, function: Any) -> Any:
+        if not callable(function):
+            return function
+        inner = getattr(function, "__func__", None)
+        name = self._methods.get(inner) if inner is not None else None
+        if name is None:
+            if getattr(function, "__self__", None) is self.spider and inner is not None:
+                name = next((one for one in dir(type(self.spider)) if _is_method(self.spider, one, inner)), None)
+            if name is None:
+                raise UnstorableError(f"{function!r} is not a method of the spider")
+            self._methods[inner] = name
+        return name
+
+    def _request_of(self, lease: Lease) -> Any:
+        """Returns the request of a lease. One that cannot be made anew ends, and is counted and logged."""
+        try:
+            told = (lease.metadata or {}).get(_REQUEST)
+            if told is None:
+                return Request(lease.url)
+            values = unpacked(base64.b64decode(str(told)))
+            named = values.get("_class")
+            if named is not None and not (isinstance(named, str) and issubclass(load_object(named), Request)):
+                raise ValueError(f"{named!r} is not a class of requests")
+            return request_from_dict(values, spider=self.spider)
+        except (ValueError, TypeError, ImportError, AttributeError, NameError) as error:
+            logger.error("A stored request for %s cannot be made: %s", lease.url, error)
+            self.stats.inc_value("frontier/unreadable")
+            if self._store is not None:
+                self._store.end(Ended(Outcome(lease.token, Verdict.GONE, error="unreadable")))
+            return None
+
+    def _keep(self, request: Any, error: UnstorableError) -> None:
+        """Keeps a request in memory, and logs the first of its kind."""
+        kind = str(error)
+        if kind not in self._kinds and (self._debug or len(self._kinds) < 1_000):
+            self._kinds.add(kind)
+            logger.warning(
+                "Unable to store request: %(request)s - reason: %(reason)s - it stays in memory and is lost if the "
+                "process ends (stats being collected)",
+                {"request": request, "reason": error},
+                extra={"spider": self.spider},
+            )
+        self.stats.inc_value("scheduler/unserializable")
+        heapq.heappush(self._unstorable, (-request.priority, next(self._numbers), request))
+        self._counts("enqueued", "memory")
+
+    def _answered(self, request: Any, code: Code) -> None:
+        """Takes the answer of the frontier for a request."""
+        if code in (Code.NEW, Code.HELD):
+            return
+        if code is Code.KNOWN:
+            self._count("enqueued", -1)
+            if request.dont_filter:
+                self.stats.inc_value("frontier/start_requests_known")
+                return
+            self.df.log(request, self.spider)
+            self.crawler.signals.send_catch_log(signal=signals.request_dropped, request=request, spider=self.spider)
+            return
+        self._count("enqueued", -1)
+        self._keep(request, UnstorableError(f"the frontier answered {code.value}"))
+
+    # -- what happens to requests -------------------------------------------------------------------------------------
+
+    def _left(self, request: Any) -> None:
+        """A page is processed: its callback and its item pipelines ended."""
+        sent = self._sent.pop(request, None)
+        if sent is None or self._store is None:
+            return
+        if sent.lease is None:
+            for noted in sent.found:
+                self._store.add(noted)
+            return
+        if sent.began is not None and sent.ended is None:
+            self._store.rest(sent.lease.token, None)
+        self._store.end(Ended(sent.outcome(), sent.found))
+
+    def _reached(self, request: Any, spider: Any) -> None:
+        sent = self._sent.get(request)
+        if sent is not None:
+            sent.began = elapsed()
+        if self._engine is None:
+            return
+        key = request.meta.get("download_slot", "")
+        slot = self._engine.slot_of(request)
+        if slot is not None and not self.settings.auto_throttle:
+            self._guard(key, slot)
+
+    def _guard(self, key: str, slot: Any) -> None:
+        """Lets a download slot keep the same gap as the frontier, without its random variation. It also applies to
+        requests that no scheduler sees, such as those for robots.txt. The first request of a run waits one delay,
+        because the last request of the run before may have been any."""
+        if hasattr(slot, "jitter"):
+            slot.jitter = 0.0
+        else:
+            slot.randomize_delay = False
+        slot.delay = max(slot.delay, self._delays.get(key, 0.0))
+        if slot.lastseen == 0:
+            slot.lastseen = self._since
+        if key not in self._slots:
+            self._slots.add(key)
+            self._set_slot(key)
+
+    def _set_slot(self, key: str) -> None:
+        """Passes the entry of DOWNLOAD_SLOTS for a slot to the frontier."""
+        told, crawl = self.settings.slots.get(key), self.spider.name
+        if told and self._store is not None:
+            if "delay" in told:
+                self._store.order(lambda f: f.set_delay(float(told["delay"]), key, crawl=crawl))
+            if "concurrency" in told:
+                self._store.order(lambda f: f.set_limit(max(1, int(told["concurrency"])), key, crawl=crawl))
+
+    def _left_downloader(self, request: Any, spider: Any) -> None:
+        sent = self._sent.get(request)
+        if sent is not None and sent.lease is not None and sent.began is not None and self._store is not None:
+            sent.ended = elapsed()
+            self._store.rest(sent.lease.token, seconds(sent.ended - sent.began))
+
+    def _downloaded(self, response: Any, request: Any, spider: Any) -> None:
+        sent = self._sent.get(request)
+        if sent is not None:
+            sent.status = response.status
+            after = response.headers.get("Retry-After")
+            sent.retry_after = after.decode("latin-1") if after else None
+
+    def _robots_parsed(self, robotparser: Any, request: Any) -> None:
+        """Keeps the Crawl-delay of a host, if it is longer than the delay of the settings."""
+        agent = self.crawler.settings["ROBOTSTXT_USER_AGENT"] or self.crawler.settings["USER_AGENT"]
+        ask = getattr(robotparser, "crawl_delay", None)
+        delay = ask(agent) if ask is not None else None
+        if delay is None or not math.isfinite(delay) or delay <= self.settings.delay or self._store is None:
+            return
+        key = request.meta.get("download_slot") or request.url.split("/")[2].rsplit("@", 1)[-1].split(":")[0]
+        if self._delays.get(key) != delay:
+            self._delays[key] = float(delay)
+            crawl = self.spider.name
+            self._store.order(lambda f: f.set_delay(float(delay), key, crawl=crawl))
+            self.stats.inc_value("frontier/crawl_delays")
+
+    # -- the thread ---------------------------------------------------------------------------------------------------
+
+    def _wake(self) -> None:
+        if self._engine is not None and not self._woken:
+            self._woken = True
+            self._engine.call(self._take_answers)
+
+    def _take_answers(self) -> None:
+        self._woken = False
+        store = self._store
+        if store is None or self._engine is None:
+            return
+        while store.answers:
+            answer, code = store.answers.popleft()
+            answer(code)
+        self._engine.ask_again()
+
+    def _write_alone(self, store: StoreThread) -> None:
+        """Makes a turn in this thread: of a program that calls a scheduler without an engine."""
+        store.turn()
+        while store.answers:
+            answer, code = store.answers.popleft()
+            answer(code)
+
+    def _count(self, what: str, by: int = 1) -> None:
+        kept = self.settings.directory is not None or self.settings.address is not None
+        self._counts(what, "disk" if kept else "memory", by)
+
+    def _counts(self, what: str, where: str, by: int = 1) -> None:
+        self.stats.inc_value(f"scheduler/{what}", by)
+        self.stats.inc_value(f"scheduler/{what}/{where}", by)
+
+
+def _is_method(spider: Any, name: str, function: Callable[..., Any]) -> bool:
+    return getattr(getattr(spider, name, None), "__func__", None) is function
+
+
+def _share(priority: int) -> float:
+    """Returns the place of an integer priority among the floats from 0 to 1: a higher one never has a lower place."""
+    return 0.5 + math.atan(priority / 4) / math.pi
+
+
+def _check_identity(directory: Path, spider: str, fingerprinter: str) -> None:
+    """Notes whose store this is, or compares. Raises SettingsError for the store of another spider, or fingerprints."""
+    file, mine = directory / IDENTITY_NAME, {"spider": spider, "fingerprinter": fingerprinter}
+    try:
+        theirs = json.loads(file.read_bytes())
+    except FileNotFoundError:
+        part = file.with_suffix(".part")
+        part.write_text(json.dumps(mine) + "\n", "utf-8")
+        part.replace(file)
+        return
+    except ValueError as error:
+        raise SettingsError(f"{file} cannot be read ({error}); use another JOBDIR or OUTRIDER_FRONTIER") from error
+    for what, setting in (("spider", "JOBDIR or OUTRIDER_FRONTIER"), ("fingerprinter", "REQUEST_FINGERPRINTER_CLASS")):
+        if not isinstance(theirs, dict) or theirs.get(what) != mine[what]:
+            old = theirs.get(what) if isinstance(theirs, dict) else theirs
+            raise SettingsError(
+                f"{directory} is the store of {what} {old!r:.200}, not of {mine[what]!r}; use another "
+                f"{setting} for this spider"
+                if what == "spider"
+                else f"{directory} was made with {what} {old!r:.200}, and {setting} is {mine[what]!r}: requests would "
+                "not be recognized; use the old one, or another JOBDIR"
+            )

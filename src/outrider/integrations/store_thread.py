@@ -1,0 +1,321 @@
+"""The thread that calls a frontier for a program that must not wait: it writes what was noted, leases ahead of need,
+and sleeps until a host may be visited.
+
+The program's own thread only notes events and takes leases from a buffer. The thread makes turns. A turn ends the
+requests that are over, then stores the pages that are processed with the requests that were found on them, in one
+frame, then the other requests, and then leases. One sync serves all that was noted since the last turn.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from outrider.engine.owner import Frontier
+from outrider.errors import SettingsError, StoreFullError
+from outrider.journey import Code, Lease, Link, ListPage, Outcome, QueueStatus
+from outrider.limits import (
+    INTEGRATION_FULL_PAUSE_SECONDS,
+    INTEGRATION_LEASE_SECONDS,
+    INTEGRATION_POLL_SECONDS,
+    INTEGRATION_TURN_LINKS_MAX,
+    INTEGRATION_TURN_SECONDS_MIN,
+    INTEGRATION_WAIT_SECONDS_MAX,
+)
+
+logger = logging.getLogger("outrider.integrations")
+
+AnyFrontier: TypeAlias = Any
+"""A `Frontier`, or a `RemoteFrontier`, whose methods are derived from it."""
+Answer: TypeAlias = Callable[[Code], None]
+"""Called with the code of a link, in the program's thread."""
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """A link to store, and what is done with its code."""
+
+    link: Link
+    answer: Answer
+
+
+@dataclass(slots=True)
+class Ended:
+    """The outcome of a lease, with the links that were found."""
+
+    outcome: Outcome
+    found: list[Noted] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Work:
+    """What was noted since the last turn."""
+
+    rests: deque[tuple[int, float | None]] = field(default_factory=deque)
+    ended: deque[Ended] = field(default_factory=deque)
+    added: deque[Noted] = field(default_factory=deque)
+    orders: deque[Callable[[AnyFrontier], object]] = field(default_factory=deque)
+
+    def __bool__(self) -> bool:
+        return bool(self.rests or self.ended or self.added or self.orders)
+
+
+class StoreThread:
+    """All calls of one crawl. wake: tells the program that `answers` or `ready` changed; it is called in this thread.
+    failed: is called there with the error that ended the thread. ahead: how many leases wait in the buffer at most;
+    per_queue: how many of them of one host, above 1 only for hosts without a delay."""
+
+    def __init__(
+        self,
+        frontier: AnyFrontier,
+        crawl: str,
+        *,
+        ahead: int,
+        per_queue: int,
+        wake: Callable[[], None],
+        failed: Callable[[Exception], None],
+    ) -> None:
+        self.frontier, self.crawl = frontier, crawl
+        self.ready: deque[Lease] = deque()
+        self.answers: deque[tuple[Answer, Code]] = deque()
+        self.error: Exception | None = None
+        self.turns = 0
+        self.unstored = 0
+        """How many pages are processed and not stored yet."""
+        self._remote = not isinstance(frontier, Frontier)
+        self._ahead, self._per_queue, self._wake, self._failed = ahead, per_queue, wake, failed
+        self._work = _Work()
+        self._changed = threading.Condition()
+        self._events = 0  # calls of the program so far
+        self._idle_at = -1  # `_events` when the frontier had nothing left
+        self._open: dict[int, float] = {}  # token -> when its lease is extended
+        self._full_at = 0.0
+        self._closing = False
+        self._thread = threading.Thread(target=self._run, name="outrider-store", daemon=True)
+
+    # -- called by the program ----------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def rest(self, token: int, seconds: float | None) -> None:
+        """The request of a lease is over; its host rests from now on."""
+        self._note(self._work.rests, (token, seconds))
+
+    def end(self, ended: Ended) -> None:
+        """A page is processed."""
+        self.unstored += 1
+        self._note(self._work.ended, ended)
+
+    def add(self, noted: Noted) -> None:
+        self._note(self._work.added, noted)
+
+    def order(self, call: Callable[[AnyFrontier], object]) -> None:
+        """Makes a call of the frontier in the next turn."""
+        self._note(self._work.orders, call)
+
+    def take(self) -> Lease | None:
+        """Returns the next lease of the buffer, None if there is none now."""
+        with self._changed:
+            if not self.ready:
+                return None
+            lease = self.ready.popleft()
+            self._events += 1
+            if len(self.ready) <= self._ahead // 2:
+                self._changed.notify()
+            return lease
+
+    def poke(self) -> None:
+        """Lets the thread look again."""
+        with self._changed:
+            self._changed.notify()
+
+    @property
+    def finished(self) -> bool:
+        """Whether all is stored, nothing is leased, and the crawl has nothing left."""
+        with self._changed:
+            return self._idle_at == self._events and not self.ready and not self.answers
+
+    def close(self, seconds_max: float) -> bool:
+        """Stores what was noted, returns the leases that nobody took, and ends the thread. Returns whether it ended in
+        time."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify()
+        if self._thread.ident is not None:
+            self._thread.join(seconds_max)
+        return not self._thread.is_alive()
+
+    def _note(self, place: deque[Any], one: object) -> None:
+        with self._changed:
+            place.append(one)
+            self._events += 1
+            self._changed.notify()
+
+    # -- the thread ---------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            while True:
+                began = time.monotonic()
+                pause = self.turn()
+                with self._changed:
+                    if self._closing and not self._work:
+                        break
+                    if not self._work and not self._closing:
+                        self._changed.wait(pause)
+                # Events of some milliseconds share a turn, because a turn costs the same for one page as for ten.
+                time.sleep(max(0.0, min(pause, began + INTEGRATION_TURN_SECONDS_MIN - time.monotonic())))
+            tokens = [lease.token for lease in self.ready]
+            if tokens:
+                self.frontier.release(tokens)
+        except Exception as error:
+            self.error = error
+            logger.exception("The frontier cannot go on")
+            self._failed(error)
+
+    def turn(self) -> float:
+        """Does what was noted, and leases. Returns how many seconds the next turn may wait."""
+        self.turns += 1
+        with self._changed:
+            events, work = self._events, self._taken()
+        woken = self._written_with_room(work)
+        pause = self._leased(events)
+        with self._changed:
+            self.unstored = len(self._work.ended)
+        if woken or self.ready or self._idle_at == self._events:
+            self._wake()
+        return pause
+
+    def _written_with_room(self, work: _Work) -> bool:
+        """As `_written`, after waiting until the disk has room."""
+        while True:
+            try:
+                return self._written(work)
+            except StoreFullError as error:
+                if self._closing:
+                    raise
+                self._tell_full(error)
+                time.sleep(INTEGRATION_FULL_PAUSE_SECONDS)
+
+    def _taken(self) -> _Work:
+        """Returns the noted work, in bounded steps, with the rests first."""
+        noted, work, left = self._work, _Work(), INTEGRATION_TURN_LINKS_MAX
+        while noted.rests:
+            work.rests.append(noted.rests.popleft())
+        while noted.orders:
+            work.orders.append(noted.orders.popleft())
+        while noted.ended and left > 0:
+            left -= 1 + len(noted.ended[0].found)
+            work.ended.append(noted.ended.popleft())
+        while noted.added and left > 0:
+            left -= 1
+            work.added.append(noted.added.popleft())
+        return work
+
+    def _written(self, work: _Work) -> bool:
+        """Stores work, each part of it once even if a later one fails. Returns whether pages or links were stored."""
+        frontier, stored = self.frontier, bool(work.ended)
+        if work.rests:
+            over = {ended.outcome.token for ended in work.ended}  # their outcomes rest their hosts
+            rests = {token: seconds for token, seconds in work.rests if token not in over}
+            if rests:
+                frontier.rest(list(rests), seconds=list(rests.values()))
+            work.rests.clear()
+        answered: list[tuple[Answer, Code]] = []
+        if work.ended:
+            links = [(row, noted.link) for row, ended in enumerate(work.ended) for noted in ended.found]
+            told = frontier.report([ended.outcome for ended in work.ended], links)
+            for ended, codes in zip(work.ended, told.links or [()] * len(work.ended), strict=True):
+                answered += [(noted.answer, code) for noted, code in zip(ended.found, codes, strict=False)]
+                self._open.pop(ended.outcome.token, None)
+            work.ended.clear()
+        if work.added:
+            codes = frontier.discover([noted.link for noted in work.added])
+            answered += [(noted.answer, code) for noted, code in zip(work.added, codes, strict=True)]
+            work.added.clear()
+        self.answers.extend(answered)
+        while work.orders:
+            self._order(work.orders.popleft())
+        return stored or bool(answered)
+
+    def _order(self, call: Callable[[AnyFrontier], object]) -> None:
+        try:
+            call(self.frontier)
+        except SettingsError as error:  # such as a queue that is not there any more
+            logger.warning("An order to the frontier was refused: %s", error)
+
+    def _leased(self, events: int) -> float:
+        """Fills the buffer. Returns how many seconds the next turn may wait."""
+        now = time.monotonic()
+        late = [token for token, at in self._open.items() if at <= now]
+        if late:
+            self.frontier.extend(late, INTEGRATION_LEASE_SECONDS)
+            self._open.update(dict.fromkeys(late, now + INTEGRATION_LEASE_SECONDS / 2))
+        want = 0 if self._closing else self._ahead - len(self.ready)
+        if want <= 0:
+            return INTEGRATION_WAIT_SECONDS_MAX
+        leases = self.frontier.lease(
+            want, crawl=self.crawl, ttl_seconds=INTEGRATION_LEASE_SECONDS, per_queue=self._per_queue
+        )
+        if len(leases):
+            self._open.update(dict.fromkeys(leases.tokens, now + INTEGRATION_LEASE_SECONDS / 2))
+            with self._changed:
+                self.ready.extend(leases)
+                self._events += 1
+            return INTEGRATION_WAIT_SECONDS_MAX if len(leases) >= want else self._pause()
+        if not self._open and self._has_nothing_left():
+            with self._changed:
+                if self._events == events:
+                    self._idle_at = events
+        return self._pause()
+
+    def _pause(self) -> float:
+        """Returns how many seconds pass until a host is ready, at most; other programs may use the same server."""
+        ready = self.frontier.ready_seconds if self._remote else self.frontier.next_ready_seconds()
+        most = INTEGRATION_POLL_SECONDS if self._remote else INTEGRATION_WAIT_SECONDS_MAX
+        return most if ready is None else max(0.0005, min(ready, most))
+
+    def _has_nothing_left(self) -> bool:
+        return left_in(self.frontier, self.crawl) == 0
+
+    def _tell_full(self, error: StoreFullError) -> None:
+        if time.monotonic() >= self._full_at:
+            logger.error("%s; the spider waits until there is room", error)
+            self._full_at = time.monotonic() + 60.0
+
+
+def left_in(frontier: AnyFrontier, crawl: str) -> int:
+    """Returns how many URLs of a crawl are still to be visited."""
+    if isinstance(frontier, Frontier) and frontier.finished():
+        return 0
+    left, after = 0, None
+    while True:
+        page: ListPage[QueueStatus] = frontier.queues(crawl=crawl, after=after, limit=1_000)
+        left += sum(queue.queued + queue.leased + queue.waiting for queue in page)
+        after = page.cursor
+        if after is None:
+            return left
+
+
+def opened(
+    directory: str | None,
+    address: str | None,
+    *,
+    settings: dict[str, object],
+    token: str | None,
+    ca: str | None,
+    worker: str | None,
+    patience_seconds: float,
+) -> AnyFrontier:
+    """Returns the frontier of a server, of a directory, or of this process alone."""
+    if address is not None:
+        return Frontier.connect(address, token=token, ca=ca, worker=worker, patience_seconds=patience_seconds)
+    if directory is not None:
+        return Frontier.open(directory, settings=settings, robots="caller")
+    return Frontier.memory(settings=settings, robots="caller")

@@ -1,0 +1,123 @@
+"""Spiders that tests run as programs, with the Python of .venv-peers.
+
+python spiders.py NAME ROOT SETTINGS     ROOT: the address of the site; SETTINGS: JSON; prints the statistics as JSON
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from typing import ClassVar
+
+import scrapy
+from scrapy.crawler import AsyncCrawlerProcess
+
+SPIDERS = {}
+
+
+def spider(kind):
+    SPIDERS[kind.name] = kind
+    return kind
+
+
+class Spider(scrapy.Spider):
+    async def start(self):
+        yield scrapy.Request(ROOT + "/", dont_filter=True)
+
+    def parse(self, response):
+        yield {"url": response.url}
+        for link in response.css("a::attr(href)").getall():
+            yield response.follow(link)
+
+
+@spider
+class Plain(Spider):
+    name = "plain"
+
+
+@spider
+class Other(Spider):
+    name = "other"
+
+
+@spider
+class Lambda(Spider):
+    """Requests that cannot be stored: their callback or a value in meta is a function."""
+
+    name = "lambda"
+
+    def parse(self, response):
+        yield {"url": response.url}
+        for link in response.css("a::attr(href)").getall():
+            yield response.follow(link, callback=lambda one: [{"url": one.url}])
+            yield response.follow(link + "?meta", callback=self.parse, meta={"made": print})
+
+
+@spider
+class Priorities(Spider):
+    """Three requests of different priority, in another order."""
+
+    name = "priorities"
+
+    def parse(self, response):
+        if response.url.endswith("/"):
+            for priority in (0, 30, -30):
+                yield response.follow(
+                    f"/{priority}", priority=priority, cb_kwargs={"told": (1, b"2")}, callback=self.page
+                )
+
+    def page(self, response, told):
+        assert told == (1, b"2"), told
+        yield {"url": response.url}
+
+
+class SlowPipeline:
+    def process_item(self, item):
+        open(item["mark"], "w").close() if "mark" in item else None
+        time.sleep(30)
+        return item
+
+
+@spider
+class Slow(Spider):
+    """A spider whose item pipeline does not end."""
+
+    name = "plain"  # the same crawl
+    custom_settings: ClassVar = {"ITEM_PIPELINES": {SlowPipeline: 1}}
+
+    def parse(self, response):
+        yield {"url": response.url, "mark": self.crawler.settings["MARK"]}
+
+
+SPIDERS["slow"], SPIDERS["plain"] = Slow, Plain
+
+
+class PathFingerprinter:
+    """Requests with the same path are the same."""
+
+    def fingerprint(self, request):
+        return request.url.partition("?")[0].encode()
+
+
+OURS = {"path_fingerprints": {"REQUEST_FINGERPRINTER_CLASS": PathFingerprinter}}
+"""Settings that name classes of this file."""
+
+
+if __name__ == "__main__":
+    name, ROOT, told = sys.argv[1:]
+    settings = {
+        "SCHEDULER": "outrider.integrations.scrapy.Scheduler",
+        "DUPEFILTER_CLASS": "outrider.integrations.scrapy.DupeFilter",
+        "LOG_LEVEL": "INFO",
+        "TELNETCONSOLE_ENABLED": False,
+        "REMOTE_CONTROL_ENABLED": False,
+        "RETRY_TIMES": 2,
+        **json.loads(told),
+    }
+    settings |= OURS.get(settings.pop("ours", ""), {})
+    process = AsyncCrawlerProcess(settings)
+    crawler = process.create_crawler(SPIDERS[name])
+    process.crawl(crawler)
+    process.start()
+    print(json.dumps(crawler.stats.get_stats(), default=str))

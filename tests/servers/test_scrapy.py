@@ -1,0 +1,270 @@
+"""Spiders of Scrapy with our scheduler and duplicate filter, on loopback: kills, restarts, each trap of a scheduler."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import signal
+import subprocess
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from e2e.crawling import outrider
+from e2e.loopback import MISSING, Answer, site
+
+SPIDERS = Path(__file__).with_name("spiders.py")
+IN_FLIGHT = 32  # CONCURRENT_REQUESTS that are sent, and as many that are processed and not stored yet
+
+
+@pytest.fixture
+def python(project):
+    """The Python of the environment that `make test-servers` makes for other crawlers."""
+    path = project / ".venv-peers" / "bin" / "python"
+    if not path.exists():
+        pytest.fail(".venv-peers is missing: run `python3 scripts/install.py --servers`")
+    return str(path)
+
+
+@pytest.fixture
+def start(python, tmp_path):
+    """Starts a spider."""
+    running = []
+
+    def started(name, root, **settings):
+        words = [python, str(SPIDERS), name, root, json.dumps({"JOBDIR": str(tmp_path / "job"), **settings})]
+        running.append(subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path))
+        return running[-1]
+
+    yield started
+    for process in running:
+        process.kill()
+        process.communicate()
+
+
+@pytest.fixture
+def run(start):
+    """Runs a spider to its end: its statistics, and its log."""
+
+    def done(name, root, **settings):
+        process = start(name, root, **settings)
+        out, log = process.communicate(timeout=100)
+        assert "Traceback" not in log, log
+        return json.loads(out.splitlines()[-1]), log
+
+    return done
+
+
+def tree(pages):
+    """A site whose page n links to 2n + 1, 2n + 2 and the first page."""
+
+    def answer(host, target):
+        number = int(target.strip("/") or 0) if target.strip("/").isdigit() or target == "/" else pages
+        if number >= pages:
+            return MISSING
+        links = [0, *(child for child in (2 * number + 1, 2 * number + 2) if child < pages)]
+        return Answer("".join(f'<a href="/{link or ""}">x</a>' for link in links))
+
+    return answer
+
+
+def asked(web):
+    return [target for target, _ in web.requests]
+
+
+def wait_for(what, seconds=60):
+    ends = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < ends
+        time.sleep(0.02)
+
+
+def gaps(web):
+    times = [at for _, at in web.requests]
+    return [later - sooner for sooner, later in itertools.pairwise(times)]
+
+
+def test_a_killed_spider_continues_and_gets_all_pages(start, run, tmp_path):
+    pages = 150
+    with site(tree(pages)) as web:
+        for least in (30, 70):
+            process = start("plain", web.root)
+            wait_for(lambda least=least: len(web.requests) >= least)
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+        before = len(web.requests)
+        stats, log = run("plain", web.root)
+        counts = Counter(asked(web))
+        run("plain", web.root)
+        assert sum(counts.values()) == len(web.requests)  # nothing is left, and the seed is not added anew
+    # The start page is a page of its own for Scrapy, because its start request is not filtered.
+    assert {"/", *(f"/{number}" for number in range(1, pages))} == set(counts)
+    assert "Resuming crawl" in log
+    assert before < pages
+    assert len(web.requests) <= pages + 1 + 2 * IN_FLIGHT
+    assert "finished" == stats["finish_reason"]
+    assert 1 == stats["frontier/start_requests_known"]
+    assert 0 == outrider("verify", tmp_path / "job" / "outrider").returncode
+
+
+def test_a_page_counts_only_after_its_item_pipelines(start, run, tmp_path):
+    """Trap 2: a kill while an item is processed fetches its page again."""
+    with site(tree(1)) as web:
+        mark = tmp_path / "mark"
+        process = start("slow", web.root, MARK=str(mark))
+        wait_for(mark.exists)
+        process.kill()
+        process.wait()
+        run("plain", web.root)
+        assert ["/", "/", "/"] == asked(web)[:3]
+
+
+def test_the_next_request_is_sent_when_the_delay_of_its_host_ends(run):
+    """Traps 1 and 6: the engine asks again at the right time, and the two throttles do not add up."""
+    with site(tree(8)) as web:
+        run("plain", web.root, DOWNLOAD_DELAY=0.4, CONCURRENT_REQUESTS_PER_DOMAIN=1)
+        found = gaps(web)
+    assert 8 == len(found)
+    assert min(found) >= 0.39
+    assert sorted(found)[len(found) // 2] < 0.55
+
+
+def test_a_redirect_is_followed_to_a_request_of_its_own(run):
+    """Trap 3: the copied meta of a redirect is not its identity."""
+
+    def answer(host, target):
+        if target == "/":
+            return Answer('<a href="/from">x</a>')
+        if target == "/from":
+            return Answer("", 302, {"Location": "/to"})
+        return Answer("there") if target == "/to" else MISSING
+
+    with site(answer) as web:
+        stats, _ = run("plain", web.root)
+        assert ["/", "/from", "/to"] == asked(web)
+    assert 2 == stats["item_scraped_count"]
+
+
+def test_a_retry_waits_as_long_as_the_site_asks(run):
+    """Trap 4: a retry is no new request of a page, and Retry-After delays its host."""
+    seen = Counter()
+
+    def answer(host, target):
+        seen[target] += 1
+        if target == "/busy" and seen[target] == 1:
+            return Answer("", 503, {"Retry-After": "2"})
+        return Answer('<a href="/busy">x</a>')
+
+    with site(answer) as web:
+        stats, _ = run("plain", web.root)
+        targets, found = asked(web), gaps(web)
+    assert ["/", "/busy"] == targets[:2]
+    assert 2 == seen["/busy"]
+    assert found[1] >= 1.9
+    assert 1 == stats["retry/count"]
+
+
+def test_robots_txt_and_crawl_delay_share_the_clock_of_a_host(run):
+    """Traps 5 and 11: a request that no scheduler sees keeps the gap too, and Crawl-delay lengthens it."""
+    pages = tree(4)
+
+    def answer(host, target):
+        robots = Answer("User-agent: *\nCrawl-delay: 1\n", content_type="text/plain")
+        return robots if target == "/robots.txt" else pages(host, target)
+
+    with site(answer) as web:
+        run("plain", web.root, DOWNLOAD_DELAY=0.3, ROBOTSTXT_OBEY=True)
+        targets, found = asked(web), gaps(web)
+    assert ["/robots.txt", "/"] == targets[:2]
+    assert min(found) >= 0.29
+    assert min(found[1:]) >= 0.95
+
+
+def test_requests_that_cannot_be_stored_stay_in_memory(run):
+    """Trap 7."""
+    with site(tree(2)) as web:
+        stats, log = run("lambda", web.root)
+    assert 4 == stats["scheduler/unserializable"], stats
+    assert stats["scheduler/enqueued/memory"] == stats["scheduler/dequeued/memory"] == 4
+    assert 1 == log.count("reason: meta['made'] has a value of type")
+    assert "is not a method of the spider" in log
+
+
+def test_the_fingerprinter_of_the_settings_decides(run):
+    """Trap 8."""
+
+    def answer(host, target):
+        return Answer("".join(f'<a href="/page?{number}">x</a>' for number in range(5)))
+
+    with site(answer) as web:
+        stats, _ = run("plain", web.root, ours="path_fingerprints")
+        assert ["/", "/page?0"] == asked(web)
+    assert 9 == stats["dupefilter/filtered"]
+
+
+def test_a_higher_priority_is_first(run):
+    """Trap 9. Values of cb_kwargs keep their types."""
+    with site(lambda host, target: Answer("x")) as web:
+        stats, _ = run("priorities", web.root, DOWNLOAD_DELAY=0.2, CONCURRENT_REQUESTS_PER_DOMAIN=1)
+        assert ["/", "/30", "/0", "/-30"] == asked(web)
+    assert 3 == stats["item_scraped_count"]
+
+
+def test_the_statistics_have_the_usual_names(run):
+    """Trap 10."""
+    with site(tree(5)) as web:
+        stats, _ = run("plain", web.root)
+    wanted = {
+        "scheduler/enqueued": 6,
+        "scheduler/enqueued/disk": 6,
+        "scheduler/dequeued": 6,
+        "scheduler/dequeued/disk": 6,
+        "downloader/response_status_count/200": 6,
+        "frontier/left": 0,
+        "finish_reason": "finished",
+    }
+    assert wanted == {name: stats[name] for name in wanted}
+
+
+def test_a_spider_runs_without_a_reactor(run):
+    with site(tree(20)) as web:
+        stats, _ = run("plain", web.root, TWISTED_REACTOR_ENABLED=False)
+        assert 20 == len(set(asked(web)))
+    assert 21 == stats["item_scraped_count"]
+
+
+def test_a_spider_without_a_job_directory_keeps_its_requests_in_memory(run, tmp_path):
+    with site(tree(5)) as web:
+        stats, _ = run("plain", web.root, JOBDIR=None)
+    assert 6 == stats["scheduler/enqueued/memory"]
+    assert not (tmp_path / "job").exists()
+
+
+BAD = {
+    "another spider": ("other", {}, "is the store of spider 'plain', not of 'other'"),
+    "another fingerprinter": ("plain", {"ours": "path_fingerprints"}, "REQUEST_FINGERPRINTER_CLASS is"),
+    "a token without a server": ("plain", {"OUTRIDER_TOKEN": "secret"}, "OUTRIDER_TOKEN is only for a server"),
+    "another scheduler": ("plain", {"SCHEDULER": "scrapy.core.scheduler.Scheduler"}, "needs SCHEDULER outrider."),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_wrong_settings_are_refused_with_their_name(start, run, case):
+    name, settings, message = BAD[case]
+    with site(tree(1)) as web:
+        run("plain", web.root)
+        before = len(web.requests)
+        _, log = start(name, web.root, **settings).communicate(timeout=60)
+        assert before == len(web.requests)
+    assert message in log
+
+
+def test_a_store_in_use_is_refused(start):
+    with site(tree(40)) as web:
+        first = start("plain", web.root, DOWNLOAD_DELAY=0.5)
+        wait_for(lambda: web.requests)
+        _, log = start("plain", web.root).communicate(timeout=60)
+        first.kill()
+    assert "in use" in log
