@@ -735,6 +735,7 @@ REVISIT_AWAITED_SECONDS = 3_600  # a page that was chosen and not leased by then
 # Crawlers that use a frontier of ours in place of their queue
 STORED_REQUEST_BYTES_MAX = 700_000  # one request: in base64, with the names around it, it fits into metadata of 1 MiB
 INTEGRATION_LEASE_SECONDS = 300.0  # of a request that is sent: longer than its download; extended at half of it
+INTEGRATION_SERVED_LEASE_SECONDS = 60.0  # the same of a server: after a kill these requests wait until their leases end
 INTEGRATION_AHEAD_MIN = 32  # leases that wait to be sent, so that no call waits for the disk
 INTEGRATION_AHEAD_MAX = 256  # more of them would keep hosts busy that could be visited later in a better order
 INTEGRATION_TURN_LINKS_MAX = 2_000  # links that one turn stores: a turn takes some ten milliseconds

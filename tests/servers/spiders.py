@@ -13,6 +13,8 @@ from typing import ClassVar
 import scrapy
 from scrapy.crawler import AsyncCrawlerProcess
 
+import outrider.integrations.scrapy as scheduler
+
 SPIDERS = {}
 
 
@@ -115,6 +117,7 @@ if __name__ == "__main__":
         "RETRY_TIMES": 2,
         **json.loads(told),
     }
+    scheduler.INTEGRATION_PATIENCE_SECONDS = settings.pop("patience", 60.0)
     settings |= OURS.get(settings.pop("ours", ""), {})
     process = AsyncCrawlerProcess(settings)
     crawler = process.create_crawler(SPIDERS[name])

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from e2e.crawling import outrider
+from e2e.crawling import command, environment, outrider
 from e2e.loopback import MISSING, Answer, site
 
 SPIDERS = Path(__file__).with_name("spiders.py")
@@ -268,3 +268,50 @@ def test_a_store_in_use_is_refused(start):
         _, log = start("plain", web.root).communicate(timeout=60)
         first.kill()
     assert "in use" in log
+
+
+@pytest.fixture
+def served(tmp_path):
+    """Starts `serve`: its address, and its process."""
+    running = []
+
+    def begin():
+        words = command("serve", tmp_path / "served", "--http", "127.0.0.1:0", "--delay", "0", "--delay-factor", "0")
+        running.append(subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env=environment()))
+        line = running[-1].stderr.readline()
+        assert "serving at" in line, line
+        return line.split()[-1], running[-1]
+
+    yield begin
+    for process in running:
+        process.kill()
+        process.communicate()
+
+
+def test_spiders_share_a_served_frontier(start, served):
+    """Two processes of one spider, and another spider, which is a crawl of its own."""
+    pages = 60
+    with site(tree(pages)) as web:
+        address, _ = served()
+        spiders = [
+            start(name, web.root, OUTRIDER_FRONTIER=address, JOBDIR=None) for name in ("plain", "plain", "other")
+        ]
+        for process in spiders:
+            out, log = process.communicate(timeout=100)
+            assert "finished" == json.loads(out.splitlines()[-1])["finish_reason"], log
+        counts = Counter(asked(web))
+    assert {"/": 4, "/robots.txt": 1, **{f"/{number}": 2 for number in range(1, pages)}} == counts
+
+
+def test_a_server_that_is_out_of_reach_ends_the_spider_with_its_reason(start, served):
+    with site(tree(400)) as web:
+        address, server = served()
+        process = start("plain", web.root, OUTRIDER_FRONTIER=address, JOBDIR=None, DOWNLOAD_DELAY=0.1, patience=2.0)
+        wait_for(lambda: len(web.requests) > 5)
+        server.kill()
+        out, log = process.communicate(timeout=60)
+        assert "frontier_unreachable" == json.loads(out.splitlines()[-1])["finish_reason"], log
+        before = len(web.requests)
+        _, log = start("plain", web.root, OUTRIDER_FRONTIER=address, JOBDIR=None, patience=2.0).communicate(timeout=60)
+        assert before == len(web.requests)
+    assert f"OUTRIDER_FRONTIER {address}: no server answered" in log

@@ -271,15 +271,21 @@ class Scheduler(BaseScheduler):  # type: ignore[misc]  # as above
     def _opened(self, name: str) -> AnyFrontier:
         told = self.settings
         rules: dict[str, object] = {"delay": told.delay, "delay_factor": 0}
-        frontier = opened(
-            told.directory,
-            told.address,
-            settings=rules,
-            token=told.token,
-            ca=told.ca,
-            worker=f"scrapy-{name}-{os.getpid()}-{os.urandom(3).hex()}",
-            patience_seconds=INTEGRATION_PATIENCE_SECONDS,
-        )
+        try:
+            frontier = opened(
+                told.directory,
+                told.address,
+                settings=rules,
+                token=told.token,
+                ca=told.ca,
+                worker=f"scrapy-{name}-{os.getpid()}-{os.urandom(3).hex()}",
+                patience_seconds=INTEGRATION_PATIENCE_SECONDS,
+            )
+        except UnreachableError as error:
+            raise UnreachableError(
+                f"OUTRIDER_FRONTIER {told.address}: no server answered for {INTEGRATION_PATIENCE_SECONDS:.0f} s; start "
+                "it with `outrider serve`, or correct the address"
+            ) from error
         try:
             if told.directory is not None:
                 _check_identity(Path(told.directory), name, self._fingerprinter())
@@ -312,12 +318,18 @@ class Scheduler(BaseScheduler):  # type: ignore[misc]  # as above
                 logger.error("The frontier did not store everything within %.0f s", INTEGRATION_CLOSE_SECONDS_MAX)
             self.stats.set_value("frontier/turns", store.turns)
             try:
-                left = left_in(self._frontier, self.spider.name)
-                self.stats.set_value("frontier/left", left)
-                self._frontier.close(*(("finished",) if left == 0 and self.settings.address is None else ()))
+                self._close_frontier(failed=store.error is not None)
             except OutriderError as error:
                 logger.error("The frontier could not be closed: %s", error)
         return self.df.close(reason)
+
+    def _close_frontier(self, *, failed: bool) -> None:
+        if failed:  # a question would wait for the server again
+            self._frontier.close()
+            return
+        left = left_in(self._frontier, self.spider.name)
+        self.stats.set_value("frontier/left", left)
+        self._frontier.close(*(("finished",) if left == 0 and self.settings.address is None else ()))
 
     def _failed(self, error: Exception) -> None:
         reason = "frontier_unreachable" if isinstance(error, UnreachableError) else "frontier_failed"

@@ -17,12 +17,13 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from outrider.engine.owner import Frontier
-from outrider.errors import SettingsError, StoreFullError
+from outrider.errors import OutriderError, SettingsError, StoreFullError
 from outrider.journey import Code, Lease, Link, ListPage, Outcome, QueueStatus
 from outrider.limits import (
     INTEGRATION_FULL_PAUSE_SECONDS,
     INTEGRATION_LEASE_SECONDS,
     INTEGRATION_POLL_SECONDS,
+    INTEGRATION_SERVED_LEASE_SECONDS,
     INTEGRATION_TURN_LINKS_MAX,
     INTEGRATION_TURN_SECONDS_MIN,
     INTEGRATION_WAIT_SECONDS_MAX,
@@ -88,6 +89,7 @@ class StoreThread:
         self.unstored = 0
         """How many pages are processed and not stored yet."""
         self._remote = not isinstance(frontier, Frontier)
+        self._lease_seconds = INTEGRATION_SERVED_LEASE_SECONDS if self._remote else INTEGRATION_LEASE_SECONDS
         self._ahead, self._per_queue, self._wake, self._failed = ahead, per_queue, wake, failed
         self._work = _Work()
         self._changed = threading.Condition()
@@ -176,7 +178,8 @@ class StoreThread:
                 self.frontier.release(tokens)
         except Exception as error:
             self.error = error
-            logger.exception("The frontier cannot go on")
+            if not isinstance(error, OutriderError):
+                logger.exception("The thread of the frontier failed")
             self._failed(error)
 
     def turn(self) -> float:
@@ -255,16 +258,14 @@ class StoreThread:
         now = time.monotonic()
         late = [token for token, at in self._open.items() if at <= now]
         if late:
-            self.frontier.extend(late, INTEGRATION_LEASE_SECONDS)
-            self._open.update(dict.fromkeys(late, now + INTEGRATION_LEASE_SECONDS / 2))
+            self.frontier.extend(late, self._lease_seconds)
+            self._open.update(dict.fromkeys(late, now + self._lease_seconds / 2))
         want = 0 if self._closing else self._ahead - len(self.ready)
         if want <= 0:
             return INTEGRATION_WAIT_SECONDS_MAX
-        leases = self.frontier.lease(
-            want, crawl=self.crawl, ttl_seconds=INTEGRATION_LEASE_SECONDS, per_queue=self._per_queue
-        )
+        leases = self.frontier.lease(want, crawl=self.crawl, ttl_seconds=self._lease_seconds, per_queue=self._per_queue)
         if len(leases):
-            self._open.update(dict.fromkeys(leases.tokens, now + INTEGRATION_LEASE_SECONDS / 2))
+            self._open.update(dict.fromkeys(leases.tokens, now + self._lease_seconds / 2))
             with self._changed:
                 self.ready.extend(leases)
                 self._events += 1
