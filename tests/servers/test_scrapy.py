@@ -182,6 +182,22 @@ def test_robots_txt_and_crawl_delay_share_the_clock_of_a_host(run):
     assert min(found[1:]) >= 0.95
 
 
+def test_no_gap_is_broken_by_kills(start):
+    """By the times of the server, robots.txt included."""
+    delay = 0.3
+    with site(tree(100)) as web:
+        for least in (4, 8, 12, 16):
+            process = start(
+                "plain", web.root, DOWNLOAD_DELAY=delay, CONCURRENT_REQUESTS_PER_DOMAIN=1, ROBOTSTXT_OBEY=True
+            )
+            wait_for(lambda least=least: len(web.requests) >= least)
+            process.kill()
+            process.wait()
+        found = gaps(web)
+        assert 4 == asked(web).count("/robots.txt")
+    assert min(found) >= delay - 0.005, sorted(found)[:5]
+
+
 def test_requests_that_cannot_be_stored_stay_in_memory(run):
     """Trap 7."""
     with site(tree(2)) as web:

@@ -567,6 +567,9 @@ class Scheduler(BaseScheduler):  # type: ignore[misc]  # as above
             sent.status = response.status
             after = response.headers.get("Retry-After")
             sent.retry_after = after.decode("latin-1") if after else None
+        slot = self._engine.slot_of(request) if self._engine is not None else None
+        if slot is not None and self._engine is not None and (sent is None or self.settings.per_domain == 1):
+            slot.lastseen = self._engine.ticks()  # the delay begins at the end of a request, also for one of robots.txt
 
     def _robots_parsed(self, robotparser: Any, request: Any) -> None:
         """Keeps the Crawl-delay of a host, if it is longer than the delay of the settings."""
