@@ -647,7 +647,7 @@ def test_links_between_two_frontiers_are_found_again_while_rounds_copy_what_was_
             other.receive(sent)
             source, sequence, *_ = rng.choice(sent)
             if rng.random() < 0.7:
-                mine.delivered(int(str(source)), int(str(sequence)))
+                mine.delivered({int(str(source)): int(str(sequence))})
         mine.report([lease.done(seconds=0.0) for lease in mine.lease(2)])
         clock.move(rng.choice([0, 1]))
         before, newest[number] = newest[number], int(mine.statistics()["checkpoint"]["number"])

@@ -304,9 +304,7 @@ class World:
                     del other.owned[target]
                     return
                 if len(ours) == len(parcels) and self.chance.random() < 0.7:
-                    for source in {parcel[0] for parcel in ours}:
-                        last = max(parcel[1] for parcel in ours if parcel[0] == source)  # type: ignore[type-var]
-                        frontier.delivered(source, last)  # type: ignore[arg-type]
+                    frontier.delivered({int(str(parcel[0])): int(str(parcel[1])) for parcel in ours})
                 return
 
     # -- what happens to nodes -----------------------------------------------------------------------------------------

@@ -60,8 +60,7 @@ class Cluster:
             self.owners[1 - side].receive(parcels)
             if self.chance.random() < 0.3:
                 continue
-            for source in {parcel[0] for parcel in parcels}:
-                owner.delivered(source, max(parcel[1] for parcel in parcels if parcel[0] == source))  # type: ignore[call-overload]
+            owner.delivered({int(str(parcel[0])): int(str(parcel[1])) for parcel in parcels})
 
     def crash(self, side: int) -> None:
         """Cuts the power of one side; another process takes over its slots from the synced state."""

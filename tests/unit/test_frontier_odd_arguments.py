@@ -55,7 +55,7 @@ WRONG = {
     "a watermark without bytes": lambda frontier, lease: frontier.note_watermark("w", None),
     "a stream that is none": lambda frontier, lease: frontier.note_projection(None, 1, 1),
     "a place below none": lambda frontier, lease: frontier.note_projection("pages", 1, -1),
-    "a slot that is none": lambda frontier, lease: frontier.delivered(-1, 1),
+    "a slot that is none": lambda frontier, lease: frontier.delivered({-1: 1}),
     "errands that are many": lambda frontier, lease: frontier.lease(1, errands=np.array([1, 2])),
     "no authority": lambda frontier, lease: frontier.set_robots(None, 200),
     "authorities in one text": lambda frontier, lease: frontier.crawl_delays("http://a.com"),

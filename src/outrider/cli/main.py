@@ -25,7 +25,8 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 try:
     from outrider.cli.catalog_command import catalog_command
-    from outrider.cli.help import HELP_COLUMNS, HelpfulGroup
+    from outrider.cli.cluster_command import CLUSTER, as_node, cluster
+    from outrider.cli.help import HELP_COLUMNS, HelpfulGroup, TopicOption
     from outrider.cli.judge_command import judge
     from outrider.cli.page import fetch, show
     from outrider.cli.query_commands import duplicates, explain, hosts, skipped_command, urls, why_idle
@@ -84,7 +85,7 @@ _PURPOSES = (
     ("Change a crawl", ("add", "host", "retry")),
     ("Data in and out", ("export", "import", "catalog", "replay")),
     ("Check and repair", ("verify", "repair", "politeness", "judge")),
-    ("Many machines", ("serve", "work")),
+    ("Many machines", ("serve", "work", "cluster")),
     ("Tools", ("url", "robots", "sim")),
     ("Outrider itself", ("settings", "completion", "version")),
 )
@@ -137,8 +138,17 @@ def outrider() -> None:
 )
 @click.argument("seeds", nargs=-1, metavar="[SEED]...")
 @setting_options()
+@click.option(
+    "--cluster",
+    "cluster_file",
+    cls=TopicOption,
+    topic=CLUSTER,
+    path=True,
+    metavar="FILE",
+    help="Crawl as a node of the cluster in FILE (docs/howto/cluster.md).  [default: none]",
+)
 @answers_beside
-def crawl(seeds: tuple[str, ...], beside: SideServer | None, **flags: Any) -> int:
+def crawl(seeds: tuple[str, ...], cluster_file: str | None, beside: SideServer | None, **flags: Any) -> int:
     """Start a crawl, or add seeds to one and continue it.
 
     A SEED is a URL, @FILE with one URL per line, or - for standard input. If the directory already contains a crawl,
@@ -149,6 +159,8 @@ def crawl(seeds: tuple[str, ...], beside: SideServer | None, **flags: Any) -> in
     _freeze_modules()
     # A stream that was closed before the start is None.
     stdin = sys.stdin.buffer if sys.stdin is not None else None
+    if cluster_file is not None:
+        return as_node(cluster_file, seeds, typed_flags(flags), stdin, beside)
     return start(seeds, asked_twice(typed_flags(flags)), stdin=stdin, talk=sys.stderr, beside=beside).exit_code
 
 
@@ -239,6 +251,7 @@ _OTHERS = (
     judge,
     serve,
     work,
+    cluster,
     sim,
 )
 for _command in _OTHERS:

@@ -16,7 +16,12 @@ from outrider.clock import Instant, instant
 from outrider.cluster.counting import Counting, RecordTopic, Sent, read_all
 from outrider.cluster.records import End, Frames, Heartbeat, in_records, packed
 from outrider.errors import ClaimLostError, StoreError, StoreFailedError, UnreachableError
-from outrider.limits import CHANGELOG_MARK_RECORDS, CHANGELOG_RECORD_BYTES_MAX, CHANGELOG_WAITING_BYTES_MAX
+from outrider.limits import (
+    CHANGELOG_MARK_RECORDS,
+    CHANGELOG_RECORD_BYTES_MAX,
+    CHANGELOG_WAITING_BYTES_MAX,
+    MICROSECONDS,
+)
 
 
 @dataclass(slots=True)
@@ -89,6 +94,15 @@ class OwnersChangelog:
         """Whether this node may send a request now. Ask before each request: after a pause of the machine another node
         may own the partition."""
         return self._failure is None and not self._counting.closed and self._elapsed() < self._until
+
+    def tenure_left(self) -> float:
+        """Returns the seconds for which this node may send requests without another append."""
+        return (self._until - self._elapsed()) / MICROSECONDS
+
+    @property
+    def is_held(self) -> bool:
+        """Whether nothing is known here that ended the claim."""
+        return self._failure is None and self._counting.epoch == self._epoch and not self._counting.closed
 
     # -- for the log --------------------------------------------------------------------------------------------------
 

@@ -177,6 +177,8 @@ def open_store(
     seed: int = 0,
     settings: Mapping[str, object] | None = None,
     robots: str = "errands",
+    addresses: str = "caller",
+    output: bool = False,
     judge: Callable[[Recovered], None] | None = None,
 ) -> Owned:
     """Opens the store of a partition, after the directory was made ready and the tenure of the last owner is over.
@@ -190,7 +192,10 @@ def open_store(
         seed=seed,
         settings=settings,
         robots=robots,
+        addresses=addresses,
+        output=output,
         judge=judge,
+        control=False,
         changelog=changelog,
     )
     return Owned(frontier, changelog)

@@ -967,6 +967,11 @@ class Frontier:
         after = arguments.whole("after", after, 0, arguments.INSTANT_MAX)
         return recovery.lines(self._log, stream, after)
 
+    @decision
+    def _put_back(self, urls: Sequence[str]) -> Verb[int]:
+        """Queues done and gone pages again whose answers are lost."""
+        return lambda m, now: m.urls.put_back(urls, now)
+
     # -- between frontiers that own different slots -------------------------------------------------------------------
 
     @decision
@@ -980,9 +985,9 @@ class Frontier:
         return self._call("receive", lambda m, now: m.links.receive(parcels, now))
 
     @lengthy
-    def delivered(self, source: int, sequence: int) -> None:
-        """The receiver has answered for everything from this slot up to this sequence."""
-        self._call("delivered", lambda m, now: m.links.delivered(source, sequence, now))
+    def delivered(self, sequences: Mapping[int, int]) -> None:
+        """The receivers have answered for everything from these slots up to their sequences."""
+        self._call("delivered", lambda m, now: m.links.delivered(sequences, now), wait=False)
 
     # -- inside -------------------------------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable
 from functools import cache, lru_cache
 from ipaddress import IPv6Address, ip_address
-from typing import Literal
+from typing import Any, Literal
 from urllib.parse import quote, unquote
 
 import numpy as np
@@ -90,6 +90,14 @@ def registrable_domains(hosts: Iterable[str], private: bool = True) -> list[str 
     for row in odd:
         domains[row] = registrable_domain(rows[row], private)
     return domains
+
+
+def slots_of_spans(arena: Bytes, starts: Any, ends: Any, slot_key: bytes) -> npt.NDArray[np.uint16]:
+    """Returns the slots of hosts whose names are in an arena: the top 12 bits of a keyed hash of the registrable
+    domain, or of the name without one. Raises as `domain_spans`."""
+    starts, ends = domain_spans(arena, np.ascontiguousarray(starts), np.ascontiguousarray(ends))
+    numbers = np.frombuffer(kernels.hash_spans(arena, starts, ends, slot_key), np.uint64)
+    return (numbers >> np.uint64(52)).astype(np.uint16)
 
 
 def domain_spans(

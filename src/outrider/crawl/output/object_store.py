@@ -90,6 +90,25 @@ class ObjectStore:
             if not self._is_taken(error):
                 raise self._problem(error) from None
 
+    def put_new(self, name: str, octets: bytes) -> bool:
+        """Writes an object unless its name is taken. Returns whether it was written."""
+        try:
+            self._library.put(self._store, name, octets, mode="create", use_multipart=False)
+        except Exception as error:  # noqa: BLE001 - as above
+            if not self._is_taken(error):
+                raise self._problem(error) from None
+            return False
+        return True
+
+    def names(self, prefix: str) -> list[str]:
+        """Returns the names of all objects that begin with a prefix, which ends a part of the name; sorted."""
+        folder, _, begin = prefix.rpartition("/")
+        try:
+            found = [one["path"] for some in self._library.list(self._store, folder or None) for one in some]
+        except Exception as error:  # noqa: BLE001 - as above
+            raise self._problem(error) from None
+        return sorted(name for name in found if name.startswith(f"{folder}/{begin}" if folder else begin))
+
     def put_file(self, name: str, path: str) -> StoredObject:
         """Writes a file as a new object, and compares it with the file. An equal object of that name, of an interrupted
         call, is accepted. Raises SettingsError if the name has another object, DamagedStoreError if the object is not

@@ -305,6 +305,27 @@ class Output:
             self._noted[stream] = projection.length
             self._note_chain(stream)
 
+    def drop(self, is_dropped: Callable[[bytes], bool]) -> int:
+        """Removes lines after the last noted place from the files, and lines that are owed. Returns how many. For the
+        lines of a partition that another node owns now."""
+        count = 0
+        for stream, projection in self._projections.items():
+            name, noted = FILES[stream], self._noted[stream]
+            later = [line.rstrip(b"\n") for line in whole_lines(os.path.join(self._options.output, name), after=noted)]
+            kept = [line for line in later if not is_dropped(line)]
+            owed = [line for line in self._owed[stream] if not is_dropped(line)]
+            count += len(later) - len(kept) + len(self._owed[stream]) - len(owed)
+            self._owed[stream] = owed
+            if len(kept) == len(later):
+                continue
+            projection.open_at(noted)
+            projection.append(kept)
+            if stream in INDEXED:
+                self._indexes[stream].close()
+                self._indexes[stream] = LineIndex(self._index_folder, stream, self._files.open(name), noted)
+        self._advance_indexes()
+        return count
+
     def _note_chain(self, stream: str) -> None:
         projection = self._projections[stream]
         self._frontier.note_watermark(CHAIN[stream], msgspec.json.encode((projection.length, projection.chain)))
@@ -341,11 +362,12 @@ def _is_recoded(response: Response) -> bool:
     return any(coding != "chunked" for coding in codings_of(response.headers.get_all("transfer-encoding")))
 
 
-def whole_lines(path: str, bytes_max: int | None = None) -> Iterator[bytes]:
+def whole_lines(path: str, bytes_max: int | None = None, after: int = 0) -> Iterator[bytes]:
     """Yields the lines of a file up to a length in bytes, without an unfinished last line. A missing file has no
-    lines."""
+    lines. after: bytes to leave out at the beginning."""
     left = bytes_max if bytes_max is not None else COUNT_MAX
     with contextlib.suppress(FileNotFoundError), open(path, "rb") as file:
+        file.seek(after)
         while left > 0 and (line := file.readline(min(left, OUTPUT_LINE_BYTES_MAX))).endswith(b"\n"):
             left -= len(line)
             yield line

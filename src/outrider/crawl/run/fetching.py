@@ -119,13 +119,16 @@ class Fetching:
         pins: bool = True,
         goes_on: Callable[[], bool] = lambda: True,
         spelling: Callable[[str], str] = lambda url: url,
+        may_send: Callable[[int], bool] = lambda _: True,
     ) -> None:
         """concurrency: requests at once; aside_most: slow ones in addition. make_room: is called for each visit whose
         name or answer is slow. headers: of each request. bottleneck: counts the stages of visits. pins: whether a
         request uses the address in its lease; if no group depends on addresses, that one may be old. goes_on:
         whether there is room for the answers of further visits; otherwise trains are released. spelling: the
-        text in which a URL is requested."""
+        text in which a URL is requested. may_send: whether the request of a token may be sent now; otherwise its visit
+        ends unsent."""
         self._headers = headers
+        self._may_send = may_send
         self._spelling = spelling
         self._bottleneck = bottleneck or Bottleneck(concurrency, clock())
         self._hooks = hooks
@@ -386,6 +389,9 @@ class Fetching:
     def _ask(self, train: _VisitTrain) -> None:
         if train.place is not None:
             self._in_line.pop(train.place, None)
+        if not all(self._may_send(way.lease.token) for way in train.ways):
+            self._give_back(train)
+            return
         train.asked_at = asyncio.get_running_loop().time()
         self._at_site(train.ways[0])
         self._dial([(way.lease.token, way.request) for way in train.ways])

@@ -209,6 +209,10 @@ class CrawlLoop(ABC):
         """Returns the seconds of all syncs of the frontier that this process waited for."""
         return 0.0
 
+    def _may_send(self, _token: int) -> bool:
+        """Whether the request of a lease may be sent now."""
+        return True
+
     def _is_held(self) -> bool:
         """Whether nothing is leased for now."""
         return False
@@ -347,6 +351,7 @@ class CrawlLoop(ABC):
             pins=grouping is not None and grouping.needs_addresses,
             goes_on=self._goes_on,
             spelling=self._settler.spellings.of,
+            may_send=self._may_send,
         )
 
     async def _crawl(self) -> None:

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from outrider import kernels
 from outrider.frontier.format.facts import Fact
 from outrider.frontier.state.hosts import NONE, Rows, queue_hashes
 from outrider.frontier.state.tables import Tables, rules_cells
 from outrider.frontier.verbs.draft import Draft
-from outrider.url import UrlBatch, domain_spans
+from outrider.limits import SLOTS
+from outrider.url import UrlBatch
+from outrider.url.keys import slots_of_spans
 
 
 class ClockHosts:
@@ -22,10 +23,20 @@ class ClockHosts:
     def __init__(self, tables: Tables, slot_key: bytes, owned: frozenset[int] | None) -> None:
         self.tables, self._slot_key, self.owned = tables, slot_key, owned
         self.partition = None if owned is None else partition_of(owned)
+        self.first_slot = min(owned or (0,))
+        self._is_own = np.ones(SLOTS, np.bool_)
+        if owned is not None:
+            self._is_own[:] = False
+            self._is_own[list(owned)] = True
 
     def owns(self, name: str) -> bool:
         """Whether this frontier owns the slot of a host. Hosts of other slots have their clock in another frontier."""
         return self.owned is None or self.slot_of(self.tables.home_of(name)) in self.owned
+
+    def is_own(self, slots: npt.NDArray[np.uint16]) -> npt.NDArray[np.bool_]:
+        """Returns which slots this frontier owns."""
+        own: npt.NDArray[np.bool_] = self._is_own[slots]
+        return own
 
     def slot_of(self, name: str) -> int:
         """Returns the slot of a host: the top 12 bits of a keyed hash. The hash is of its registrable domain, or of its
@@ -35,9 +46,7 @@ class ClockHosts:
 
     def slots_of_spans(self, arena: bytes, starts: Any, ends: Any) -> npt.NDArray[np.uint16]:
         """Returns the slots of hosts whose names are in an arena."""
-        starts, ends = domain_spans(arena, np.ascontiguousarray(starts), np.ascontiguousarray(ends))
-        numbers = np.frombuffer(kernels.hash_spans(arena, starts, ends, self._slot_key), np.uint64)
-        return (numbers >> np.uint64(52)).astype(np.uint16)
+        return slots_of_spans(arena, starts, ends, self._slot_key)
 
     def hashes(self, urls: UrlBatch) -> npt.NDArray[np.uint64]:
         """Returns the hashes of the hosts whose clocks count for these URLs, by the rule of `home_of`."""

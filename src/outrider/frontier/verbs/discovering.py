@@ -221,7 +221,8 @@ class Discovering(Part):
         codes = np.full(len(urls), CODE_NUMBERS[Code.INVALID], np.uint8)
         if met is not None and count:
             codes[met] = KNOWN
-        rows = self._wanted(links, met if count else None, codes, draft).nonzero()[0]
+        away = self._away(urls, met if count else None)
+        rows = self._wanted(links, met if count else None, away, codes, draft).nonzero()[0]
         if not len(rows):
             return codes
         if len(rows) < len(urls):
@@ -235,6 +236,13 @@ class Discovering(Part):
                 crawls = chosen(links.crawl, rows)
                 if not len(rows):
                     return codes
+        if away is not None and np.count_nonzero(there := away[rows]):
+            self._to_outbox(links, rows[there], marks[there], codes, draft)
+            rest = ~there
+            rows, prints, marks = rows[rest], prints[rest], marks[rest]
+            crawls = chosen(links.crawl, rows)
+            if not len(rows):
+                return codes
         names, hosts, slots, known = self._look_up(urls, rows, crawls, prints)
         if np.count_nonzero(known):
             codes[rows[known]] = KNOWN
@@ -252,10 +260,6 @@ class Discovering(Part):
                 equals = rows[fresh], marks[fresh]
                 codes[rows[fresh]] = KNOWN
                 fresh = fresh[firsts]
-        if self._homes.owned is not None:
-            fresh = self._to_outbox(links, rows, fresh, names, hosts, codes, draft)
-            if not len(fresh):
-                return codes
         if len(fresh) < len(rows):
             rows, prints, names, hosts, marks = rows[fresh], prints[fresh], names[fresh], hosts[fresh], marks[fresh]
             slots = slots[fresh]
@@ -338,11 +342,27 @@ class Discovering(Part):
             marks[rows] = prints[rows] ^ _salt(crawl)
         return marks
 
+    def _away(self, urls: UrlBatch, met: npt.NDArray[np.bool_] | None) -> npt.NDArray[np.bool_] | None:
+        """Returns which links belong to slots of other logs, apart from those met; None for a store of all slots."""
+        if self._homes.owned is None:
+            return None
+        rows = (urls.valid if met is None else urls.valid & ~met).nonzero()[0]
+        away = np.zeros(len(urls), np.bool_)
+        if len(rows):
+            away[rows] = ~self._homes.is_own(self._homes.slots(urls, self._homes.hashes(urls), rows))
+        return away
+
     def _wanted(
-        self, links: Arrivals, met: npt.NDArray[np.bool_] | None, codes: npt.NDArray[np.uint8], draft: Draft
+        self,
+        links: Arrivals,
+        met: npt.NDArray[np.bool_] | None,
+        away: npt.NDArray[np.bool_] | None,
+        codes: npt.NDArray[np.uint8],
+        draft: Draft,
     ) -> npt.NDArray[np.bool_]:
         """Returns which links are URLs within the limits and in the scope of their crawl; the other links get their
-        codes. met: links to leave out."""
+        codes. met: links to leave out. away: links of other logs, whose scope is judged there: the seeds that make it
+        are of the same slots as their hosts."""
         urls, callers = links.urls, draft.callers() if links.identities is not None else frozenset()
         fit = urls.valid if met is None else urls.valid & ~met
         if links.odd or not is_constant(links.hops) or urls.lengths.max() > URL_BYTES_MAX:
@@ -365,7 +385,7 @@ class Discovering(Part):
                 continue
             here = np.zeros(len(urls), np.bool_)
             here[some] = True
-            rows = np.flatnonzero(here & fit)
+            rows = np.flatnonzero(here & fit if away is None else here & fit & ~away)
             seeds = rows[links.seed[rows]]
             if s.scope != "any" and len(seeds):
                 self._core.scopes.widen(draft, crawl, urls.strings(seeds))
@@ -738,43 +758,43 @@ class Discovering(Part):
         self,
         links: Arrivals,
         rows: npt.NDArray[np.intp],
-        fresh: npt.NDArray[np.intp],
-        names: Any,
-        hosts: Rows,
+        marks: npt.NDArray[np.uint64],
         codes: npt.NDArray[np.uint8],
         draft: Draft,
-    ) -> npt.NDArray[np.intp]:
-        """Puts links for slots of other logs into the outbox of the slot where they were found. Returns the places of
-        the other links."""
-        owned = self._homes.owned or frozenset()
-        callers = draft.callers()
-        stay: list[int] = []
-        for place in fresh.tolist():
-            row = int(rows[place])
-            text = links.urls[row]
-            target = self._homes.slot_of(clock_host(text)) if hosts[place] == NONE else -1
-            if target == -1 or target in owned:
-                stay.append(place)
-                continue
-            origin = links.origins[int(links.origin[row])]
-            source = origin.source if origin.source >= 0 else min(owned or (0,))
-            sequence = draft.sequence(source)
-            odd = links.odd.get(row)
-            told = links.priority[row]
+    ) -> None:
+        """Puts links of other logs into the outbox of the slot where they were found, each once in a while: its mark is
+        kept as that of a URL accepted lately."""
+        codes[rows] = CODE_NUMBERS[Code.HELD]
+        firsts, _ = firsts_of(marks)
+        if len(firsts) < len(rows):
+            codes[rows] = KNOWN
+            codes[rows[firsts]] = CODE_NUMBERS[Code.HELD]
+            rows, marks = rows[firsts], marks[firsts]
+        draft.known.append(marks)
+        urls, callers = links.urls, draft.callers()
+        targets = self._homes.slots(urls, self._homes.hashes(urls), rows).tolist()
+        crawls = {crawl: draft.crawl_name(crawl) for crawl in set(links.crawl[rows].tolist())}
+        texts, odds, origins = urls.strings(rows), links.odd, links.origins
+        told = links.priority[rows]
+        priorities = np.where(np.isnan(told), PRIORITY_DEFAULT, told).tolist()
+        columns = (links.crawl, links.origin, links.due, links.depth, links.hops, links.seed)
+        for place, (crawl, origin_row, due, depth, hops, seed) in enumerate(
+            zip(*(column[rows].tolist() for column in columns), strict=True)
+        ):
+            origin, odd = origins[origin_row], odds.get(int(rows[place])) if odds else None
+            source = origin.source if origin.source >= 0 else self._homes.first_slot
+            key, referrer, metadata, text, unique_key = "", origin.referrer, b"", texts[place], b""
+            if odd is not None:
+                key, metadata, unique_key = odd.key or "", odd.metadata, odd.unique_key
+                text = odd.text or text
+                referrer = referrer if odd.referrer is None else odd.referrer
             draft.add(
                 Fact.OUTBOX,
                 (
-                    *(source, sequence, target, draft.crawl_name(int(links.crawl[row]))),
-                    *(odd.key or "" if odd is not None else "", int(links.due[row])),
-                    *(PRIORITY_DEFAULT if np.isnan(told) else float(told), int(links.depth[row])),
-                    *(int(links.hops[row]), int(links.seed[row])),
-                    origin.referrer if odd is None or odd.referrer is None else odd.referrer,
-                    *(odd.metadata if odd is not None else b"", (odd.text if odd is not None else "") or text),
-                    *(int(int(links.crawl[row]) in callers), odd.unique_key if odd is not None else b""),
+                    *(source, draft.sequence(source), targets[place], crawls[crawl], key, due, priorities[place]),
+                    *(depth, hops, int(seed), referrer, metadata, text, int(crawl in callers), unique_key),
                 ),
             )
-            codes[row] = CODE_NUMBERS[Code.HELD]
-        return np.array(stay, np.intp)
 
     def outbox(self, most: int) -> list[Row]:
         """Returns up to `most` links for other logs, as OUTBOX rows, in order per source slot."""
@@ -840,13 +860,19 @@ class Discovering(Part):
                 codes[number] = CODES[code]
         return codes
 
-    def delivered(self, source: int, sequence: int, now: Instant) -> None:
-        """Empties the outbox of a slot up to this sequence, which the other log has. Raises SettingsError."""
-        source = arguments.whole("source", source, 0, SLOTS - 1)
-        sequence = arguments.whole("sequence", sequence, 0, arguments.INSTANT_MAX)
+    def delivered(self, sequences: Mapping[int, int], now: Instant) -> None:
+        """Empties the outboxes of slots up to their sequences, which the other logs have. Raises SettingsError."""
         draft = self._core.draft(self._core.advance(now))
-        draft.add(Fact.DELIVERED, (source, sequence))
-        self._core.commit(draft, reserve=True)
+        for source, sequence in sequences.items():
+            draft.add(
+                Fact.DELIVERED,
+                (
+                    arguments.whole("source", source, 0, SLOTS - 1),
+                    arguments.whole("sequence", sequence, 0, arguments.INSTANT_MAX),
+                ),
+            )
+        if sequences:
+            self._core.commit(draft, reserve=True)
 
 
 @lru_cache(maxsize=1_024)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
 from outrider import kernels
 from outrider.clock import Instant
@@ -19,6 +20,7 @@ from outrider.frontier.format.facts import Fact
 from outrider.frontier.priority import checked, class_of
 from outrider.frontier.state.hosts import NONE
 from outrider.frontier.state.url_table import (
+    DONE,
     GONE,
     LEASED,
     NO_PRIORITY,
@@ -194,6 +196,28 @@ class SingleUrls(Part):
 
         self._change(draft, cards.take(rows[~stays]), change)
         return _answers(mask, states)
+
+    def put_back(self, urls: Sequence[str], now: Instant) -> int:
+        """Queues done or gone pages again as if they had not been fetched: without validators, because what they
+        confirm is lost. Returns how many."""
+        row, now = self._begin(None, now)
+        _, found = self.found(list(urls), row)
+        states = self.states_of(found)
+        rows = _last_of_each(found.heads["order"])
+        cards, old = self.tables.urls.take_out(found.take(rows[(states[rows] == DONE) | (states[rows] == GONE)]))
+        draft = self._core.draft(now)
+        for place, state in enumerate(old.tolist()):
+            record = CardRecord.of(cards, place)
+            record.state, record.reason, record.due = QUEUED, 0, now
+            record.attempts = record.losses = 0
+            record.kept = replace(record.kept, etag="", last_modified="", digest=b"")
+            draft.record(record, state, token=0, whole=True)
+        try:
+            self._core.commit(draft, reserve=True)
+        except (SettingsError, StoreFullError):
+            self.tables.urls.put_back(cards, old)
+            raise
+        return len(cards)
 
     def _begin(self, crawl: str | None, now: Instant) -> tuple[int, Instant]:
         """Returns the row of a crawl and the time, after URLs that are due by now were queued."""

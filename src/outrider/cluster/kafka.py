@@ -1,0 +1,341 @@
+"""Kafka for a cluster: its topics, records of one partition, and which partitions this node should claim.
+
+Only this file knows the library (`confluent-kafka`, extra `cluster`). Errors of the library become ours:
+UnreachableError where a broker does not answer, SettingsError where it refuses.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, Final
+
+from outrider.cluster.description import TOPICS, ClusterFile
+from outrider.errors import DamagedStoreError, ForeignStoreError, SettingsError, UnreachableError
+from outrider.limits import CHANGELOG_READ_BYTES, KAFKA_READ_RECORDS, KAFKA_SECONDS_MAX
+
+_KEPT: Final = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
+"""The settings of each topic: Kafka itself drops nothing."""
+_REPLICAS_WANTED: Final = 3
+_POLL_SECONDS: Final = 0.1
+
+
+def _library(install: str) -> Any:
+    try:
+        import confluent_kafka
+        import confluent_kafka.admin
+    except ImportError:
+        raise SettingsError(
+            f"a cluster needs the package confluent-kafka, which is not installed; install it with {install}"
+        ) from None
+    return confluent_kafka
+
+
+class Brokers:
+    """The connection of one node to the brokers of a cluster. Any thread may call it."""
+
+    def __init__(self, file: ClusterFile, *, client: str, install: str = "") -> None:
+        """client: the name of this node in the logs of brokers. install: the command that installs the library."""
+        self._library = _library(install)
+        self.file = file
+        self._settings = {
+            "bootstrap.servers": file.kafka,
+            "client.id": client,
+            "log_level": 0,  # its lines would go to standard error
+            "socket.timeout.ms": int(KAFKA_SECONDS_MAX * 1_000),
+            "socket.connection.setup.timeout.ms": int(KAFKA_SECONDS_MAX * 1_000),
+            "reconnect.backoff.max.ms": 1_000,
+        }
+        self._producer: Any = None
+        self._admin: Any = None
+        self._reader: Any = None
+        self._read_at: tuple[str, int, int] | None = None
+        self._making, self._reading = threading.Lock(), threading.Lock()
+        self._closed = threading.Event()
+        self._polling: threading.Thread | None = None
+
+    # -- topics -------------------------------------------------------------------------------------------------------
+
+    def make_topics(self, partitions: int) -> None:
+        """Makes the topics of a cluster. Topics that are there must fit. Raises SettingsError, UnreachableError."""
+        admin = self._administrator()
+        known = self._described(admin)
+        counts = {"facts": partitions, "urls": partitions, "words": 1, "dead": 1}
+        replicas = min(_REPLICAS_WANTED, len(known.brokers))
+        new = []
+        for which in TOPICS:
+            name = self.file.topic(which)
+            found = known.topics.get(name)
+            if found is None or found.error is not None:
+                config = {**_KEPT, "min.insync.replicas": str(max(1, replicas - 1))}
+                new.append(
+                    self._library.admin.NewTopic(
+                        name, num_partitions=counts[which], replication_factor=replicas, config=config
+                    )
+                )
+            elif len(found.partitions) != counts[which]:
+                raise ForeignStoreError(
+                    f"the topic {name} has {len(found.partitions)} partitions and not {counts[which]}; it belongs to "
+                    f"something else, so choose another name in {self.file.path}"
+                )
+        if new:
+            for name, future in admin.create_topics(new, operation_timeout=KAFKA_SECONDS_MAX).items():
+                with self._ours(f"the topic {name} cannot be made"):
+                    try:
+                        future.result(KAFKA_SECONDS_MAX)
+                    except self._library.KafkaException as error:
+                        if error.args[0].code() != self._library.KafkaError.TOPIC_ALREADY_EXISTS:
+                            raise
+        self.check_topics(partitions)
+
+    def check_topics(self, partitions: int) -> None:
+        """Checks that the topics of a cluster are there and keep all records. Raises SettingsError,
+        UnreachableError."""
+        admin = self._administrator()
+        end = time.monotonic() + KAFKA_SECONDS_MAX
+        while True:
+            topics = self._described(admin).topics
+            missing = [name for name in map(self.file.topic, TOPICS) if name not in topics or topics[name].error]
+            if not missing:
+                break
+            if time.monotonic() > end:
+                raise SettingsError(
+                    f"Kafka at {self.file.kafka} has no topic {missing[0]}; run `outrider cluster init "
+                    f"{self.file.path}` first"
+                )
+            time.sleep(_POLL_SECONDS)  # a new topic is not known to all brokers at once
+        found = len(topics[self.file.topic("facts")].partitions)
+        if found != partitions:
+            raise ForeignStoreError(
+                f"the topic {self.file.topic('facts')} has {found} partitions, but the cluster has {partitions}"
+            )
+        resources = [
+            self._library.admin.ConfigResource(self._library.admin.ResourceType.TOPIC, self.file.topic(which))
+            for which in ("facts", "urls")
+        ]
+        for resource, future in admin.describe_configs(resources, request_timeout=KAFKA_SECONDS_MAX).items():
+            with self._ours(f"the settings of the topic {resource.name} cannot be read"):
+                config = future.result(KAFKA_SECONDS_MAX)
+            for name, wanted in _KEPT.items():
+                if config[name].value != wanted:
+                    raise SettingsError(
+                        f"the topic {resource.name} has {name}={config[name].value}, so Kafka would drop records that "
+                        f"are needed; set {name}={wanted}"
+                    )
+
+    def _administrator(self) -> Any:
+        with self._making:
+            if self._admin is None:
+                self._admin = self._library.admin.AdminClient(self._settings)
+            return self._admin
+
+    def _described(self, admin: Any) -> Any:
+        with self._ours(f"no broker answers at {self.file.kafka}"):
+            return admin.list_topics(timeout=KAFKA_SECONDS_MAX)
+
+    # -- records ------------------------------------------------------------------------------------------------------
+
+    def changelog(self, partition: int) -> KafkaTopic:
+        """Returns the changelog of a partition."""
+        return self.records("facts", partition)
+
+    def records(self, which: str, partition: int = 0) -> KafkaTopic:
+        """Returns one partition of a topic."""
+        return KafkaTopic(self, self.file.topic(which), partition)
+
+    def send(self, topic: str, partition: int, record: bytes) -> KafkaSent:
+        """Begins to append a record."""
+        sent = KafkaSent(self.file.kafka)
+        try:
+            self._sender().produce(topic, value=record, partition=partition, on_delivery=sent.delivered)
+        except (BufferError, self._library.KafkaException) as error:
+            sent.delivered(error, None)
+        return sent
+
+    def read(self, topic: str, partition: int, offset: int) -> list[tuple[int, bytes]]:
+        """Returns (offset, record) from an offset on, some at a time; [] at the end. Raises UnreachableError, and
+        DamagedStoreError where records were dropped."""
+        with self._reading, self._ours(f"no broker answers at {self.file.kafka}"):
+            if self._reader is None:
+                self._reader = self._consumer(f"{self.file.name}-reads-{id(self)}", {})
+            reader, there = self._reader, self._library.TopicPartition(topic, partition, offset)
+            low, high = reader.get_watermark_offsets(there, timeout=KAFKA_SECONDS_MAX)
+            if offset < low:
+                raise DamagedStoreError(
+                    f"the topic {topic} has dropped the records of partition {partition} up to offset {low}; offset "
+                    f"{offset} is needed"
+                )
+            if offset >= high:
+                return []
+            if self._read_at != (topic, partition, offset):
+                reader.assign([there])
+            self._read_at = None
+            end = time.monotonic() + KAFKA_SECONDS_MAX
+            found: list[tuple[int, bytes]] = []
+            while not found:
+                for message in reader.consume(KAFKA_READ_RECORDS, timeout=_POLL_SECONDS):
+                    if message.error() is not None:
+                        raise self._library.KafkaException(message.error())
+                    found.append((message.offset(), message.value() or b""))
+                if not found and time.monotonic() > end:
+                    raise UnreachableError(f"no broker of {self.file.kafka} sends records of {topic}")
+            self._read_at = topic, partition, found[-1][0] + 1
+            return found
+
+    def ends(self, which: str, partitions: Collection[int]) -> dict[int, int]:
+        """Returns the offset after the last record of each partition. Raises UnreachableError."""
+        admin = self._library.admin
+        wanted = {
+            self._library.TopicPartition(self.file.topic(which), one): admin.OffsetSpec.latest() for one in partitions
+        }
+        with self._ours(f"no broker answers at {self.file.kafka}"):
+            told = self._administrator().list_offsets(wanted, request_timeout=KAFKA_SECONDS_MAX)
+            return {there.partition: future.result(KAFKA_SECONDS_MAX).offset for there, future in told.items()}
+
+    def _sender(self) -> Any:
+        with self._making:
+            if self._producer is None:
+                # Not idempotent: who sends waits for each record, and readers recognise repetitions.
+                self._producer = self._library.Producer(
+                    {
+                        **self._settings,
+                        "acks": "all",
+                        "linger.ms": 0,
+                        "message.timeout.ms": int(KAFKA_SECONDS_MAX * 1_000),
+                        "request.timeout.ms": int(KAFKA_SECONDS_MAX * 1_000),
+                        "message.max.bytes": CHANGELOG_READ_BYTES,
+                    }
+                )
+                self._polling = threading.Thread(target=self._poll, name="outrider-kafka", daemon=True)
+                self._polling.start()
+            return self._producer
+
+    def _poll(self) -> None:
+        """Receives the answers of brokers."""
+        while not self._closed.is_set():
+            self._producer.poll(_POLL_SECONDS)
+
+    def consumer(self, group: str) -> Any:
+        """Returns a consumer of the library in a group."""
+        return self._consumer(group, {"group.protocol": "consumer"})
+
+    def _consumer(self, group: str, more: Mapping[str, Any]) -> Any:
+        with self._ours(f"no broker answers at {self.file.kafka}"):
+            return self._library.Consumer(
+                {
+                    **self._settings,
+                    "group.id": group,
+                    "enable.auto.commit": False,
+                    "auto.offset.reset": "earliest",
+                    "isolation.level": "read_uncommitted",
+                    "fetch.wait.max.ms": int(_POLL_SECONDS * 1_000),
+                    "fetch.message.max.bytes": CHANGELOG_READ_BYTES,
+                    **more,
+                }
+            )
+
+    def place(self, which: str, partition: int, offset: int) -> Any:
+        """Returns a place of the library."""
+        return self._library.TopicPartition(self.file.topic(which), partition, offset)
+
+    @contextlib.contextmanager
+    def _ours(self, what: str) -> Any:
+        try:
+            yield
+        except (self._library.KafkaException, TimeoutError) as error:
+            raise UnreachableError(f"{what} ({_words(error)})") from None
+
+    def close(self) -> None:
+        """Ends all connections."""
+        self._closed.set()
+        if self._polling is not None:
+            self._polling.join()
+        with self._reading:
+            if self._reader is not None:
+                self._reader.close()
+                self._reader = None
+
+
+class KafkaTopic:
+    """One partition of a topic, with the methods of `RecordTopic`."""
+
+    def __init__(self, brokers: Brokers, topic: str, partition: int) -> None:
+        self._brokers, self._topic, self._partition = brokers, topic, partition
+
+    def send(self, record: bytes) -> KafkaSent:
+        """As `RecordTopic.send`."""
+        return self._brokers.send(self._topic, self._partition, record)
+
+    def read(self, offset: int) -> list[tuple[int, bytes]]:
+        """As `RecordTopic.read`."""
+        return self._brokers.read(self._topic, self._partition, offset)
+
+
+class KafkaSent:
+    """A record on its way, with the method of `Sent`."""
+
+    def __init__(self, kafka: str) -> None:
+        self._kafka = kafka
+        self._over = threading.Event()
+        self._offset = -1
+        self._error: object = None
+
+    def delivered(self, error: object, message: Any) -> None:
+        """Notes the answer of the broker."""
+        self._error = error
+        if error is None:
+            self._offset = message.offset()
+        self._over.set()
+
+    def offset(self) -> int:
+        """As `Sent.offset`."""
+        if not self._over.wait(2 * KAFKA_SECONDS_MAX) or self._offset < 0:
+            raise UnreachableError(f"no broker of {self._kafka} has acknowledged a record ({_words(self._error)})")
+        return self._offset
+
+
+class Membership:
+    """Which partitions this node should own, by the group of nodes. One thread polls it. It is only advice: the claim
+    in the changelog decides."""
+
+    def __init__(self, brokers: Brokers, changed: Callable[[frozenset[int]], None]) -> None:
+        """changed: is called with the partitions that this node should own."""
+        self._changed = changed
+        self._wanted: set[int] = set()
+        self._consumer = brokers.consumer(brokers.file.name)
+        self._library = brokers._library
+        self._consumer.subscribe(
+            [brokers.file.topic("facts")], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._revoked
+        )
+
+    def poll(self, seconds: float) -> str:
+        """Takes part in the group for some time. Returns in words what went wrong."""
+        message = self._consumer.poll(seconds)
+        if message is not None and message.error() is not None and not message.error().retriable():
+            return str(message.error().str())
+        return ""
+
+    def _assigned(self, consumer: Any, places: list[Any]) -> None:
+        consumer.incremental_assign(places)
+        consumer.pause(places)  # the group is about owners; the records are read elsewhere
+        self._wanted |= {place.partition for place in places}
+        self._changed(frozenset(self._wanted))
+
+    def _revoked(self, consumer: Any, places: list[Any]) -> None:
+        self._wanted -= {place.partition for place in places}
+        self._changed(frozenset(self._wanted))
+        with contextlib.suppress(self._library.KafkaException):
+            consumer.incremental_unassign(places)
+
+    def close(self) -> None:
+        """Leaves the group: the other nodes share the partitions."""
+        self._consumer.close()
+
+
+def _words(error: object) -> str:
+    """Returns the words of an error of the library."""
+    told = error.args[0] if isinstance(error, Exception) and error.args else error
+    text = getattr(told, "str", None)
+    return str(text() if text is not None else told or type(error).__name__)[:200]

@@ -1,0 +1,108 @@
+"""Links between partitions: records of the topic `urls`, one partition of the topic for each partition of the cluster.
+
+A record is JSON: `{"from": p, "links": [[…], …]}` with parcels of a node (`Frontier.outbox`), or `{"url": …}` from any
+program, with the fields of a link: `depth`, `priority`, `crawl`, `key`, `referrer`, `metadata`. One record of a
+partition for another is on its way at a time, because a receiver recognises repetitions by their sequence alone.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import msgspec
+
+from outrider.errors import SettingsError
+from outrider.journey import Link
+from outrider.limits import CHANGELOG_RECORD_BYTES_MAX, SLOTS
+
+Parcel = tuple[object, ...]
+_BYTES_AT = (11, 14)
+"""The places of bytes in a parcel: metadata and unique key."""
+
+
+class OfPartition(msgspec.Struct, frozen=True, rename={"source": "from"}, forbid_unknown_fields=True):
+    """Parcels of a partition."""
+
+    source: int
+    links: list[list[Any]]
+
+
+class OfProgram(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A link of any program."""
+
+    url: str
+    depth: int = 0
+    priority: float | None = None
+    crawl: str = "default"
+    key: str | None = None
+    referrer: str | None = None
+    metadata: dict[str, Any] | None = None
+
+    def link(self) -> Link:
+        """Returns it as a link."""
+        told: dict[str, Any] = {
+            name: getattr(self, name)
+            for name in ("priority", "key", "referrer", "metadata")
+            if getattr(self, name) is not None
+        }
+        return Link(self.url, depth=self.depth, crawl=self.crawl, **told)
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A record that is no link, with the reason."""
+
+    octets: bytes
+    reason: str
+
+
+def packed_parcels(source: int, parcels: Sequence[Parcel]) -> tuple[bytes, int]:
+    """Returns a record with the first of these parcels, and how many it has."""
+    rows: list[list[Any]] = []
+    size = 64
+    for parcel in parcels:
+        row = list(parcel)
+        for place in _BYTES_AT:
+            row[place] = base64.b64encode(cast("bytes", row[place] or b"")).decode()
+        size += len(msgspec.json.encode(row)) + 1
+        if rows and size > CHANGELOG_RECORD_BYTES_MAX:
+            break
+        rows.append(row)
+    return msgspec.json.encode(OfPartition(source, rows)), len(rows)
+
+
+def packed_links(links: Iterable[Link]) -> Iterator[bytes]:
+    """Yields a record for each link."""
+    for link in links:
+        yield msgspec.json.encode(
+            OfProgram(
+                link.url,
+                link.depth,
+                link.priority,
+                link.crawl or "default",
+                link.key,
+                link.referrer,
+                dict(link.metadata) if link.metadata else None,
+            )
+        )
+
+
+def unpacked(octets: bytes) -> list[Parcel] | Link | Refused:
+    """Returns the content of a record."""
+    try:
+        if b'"links"' in octets[:32]:
+            return [_parcel(row) for row in msgspec.json.decode(octets, type=OfPartition).links]
+        return msgspec.json.decode(octets, type=OfProgram).link()
+    except (msgspec.DecodeError, SettingsError, UnicodeDecodeError, ValueError, TypeError, RecursionError) as error:
+        return Refused(octets, str(error)[:300])
+
+
+def _parcel(row: list[Any]) -> Parcel:
+    for place in _BYTES_AT:
+        row[place] = base64.b64decode(row[place], validate=True)
+    if not 0 <= int(row[2]) < SLOTS:
+        raise ValueError("target: no slot has this number")
+    return tuple(row)

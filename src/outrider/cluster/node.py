@@ -1,0 +1,521 @@
+"""A node of a cluster: claims partitions that the group of nodes gives it, keeps and gives up its claims, carries links
+between partitions, and uploads snapshots. Threads of its own do this while a crawl calls its stores.
+
+The group only advises. A claim in the changelog decides, and a lost claim is found at the next append.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from outrider.clock import elapsed
+from outrider.cluster.description import ClusterManifest
+from outrider.cluster.kafka import Brokers, Membership
+from outrider.cluster.links import Parcel, Refused, packed_links, packed_parcels, unpacked
+from outrider.cluster.owning import Claimed, claim, make_ready, open_store
+from outrider.cluster.snapshots import Objects, newest_snapshot, upload
+from outrider.cluster.stores import OutputPlaces, OwnStore, OwnStores
+from outrider.errors import (
+    ClaimLostError,
+    ClaimRefusedError,
+    ClosedError,
+    OutriderError,
+    StoreError,
+    StoreFailedError,
+    UnreachableError,
+)
+from outrider.journey import Link
+from outrider.limits import (
+    CLUSTER_STORES_AT_ONCE,
+    LINKS_CARRIED_AT_ONCE,
+    NODE_COUNT_SECONDS,
+    NODE_LEAVE_SECONDS_MAX,
+    NODE_SNAPSHOT_SECONDS,
+    SLOTS,
+    TENURE_SECONDS,
+)
+from outrider.storage.files import Directory
+from outrider.url import UrlBatch
+
+_LINKS: Final = "links"
+"""The name of the place up to which a store has received links."""
+_STEP_SECONDS: Final = 0.05
+_COUNTED: Final = ("accepted", "answered", "queued", "leased", "waiting", "done", "gone", "parked", "in_transit")
+
+
+class NodeWatcher(Protocol):
+    """What a crawl does when its node gets, gives up or loses a partition. The node's threads call it."""
+
+    def opened(self, store: OwnStore, claimed: Claimed) -> None:
+        """Called after a store is opened and before the first lease. Raises StoreError."""
+        ...
+
+    def leaves(self, store: OwnStore) -> None:
+        """Called before a store is given up, after its last lease has ended. Raises StoreError."""
+        ...
+
+    def lost(self, store: OwnStore) -> None:
+        """Called after the claim of a store was lost."""
+        ...
+
+    def wake(self) -> None:
+        """There may be something to lease."""
+        ...
+
+    def say(self, text: str) -> None:
+        """Prints a line for people."""
+        ...
+
+
+class Counts(msgspec.Struct, frozen=True):
+    """What one partition counts, told by its owner. received: the offset up to which it has received links."""
+
+    partition: int
+    epoch: int
+    received: int
+    finished: bool
+    numbers: dict[str, int]
+
+
+class Told(msgspec.Struct, frozen=True):
+    """What a node tells the others from time to time. round: grows with each message."""
+
+    node: str
+    round: int
+    counts: list[Counts]
+    address: str = ""
+
+
+@dataclass(slots=True)
+class _Place:
+    """What a node does about one partition. wanted: whether it should own it. busy: a thread works on that."""
+
+    wanted: bool = False
+    busy: bool = False
+    snapshot_lsn: int = -1
+    received: int = 0
+    noted: int = 0
+    failed_until: float = 0.0
+
+
+class ClusterNode:
+    """One node. `start` begins, `close` gives everything up."""
+
+    def __init__(
+        self,
+        manifest: ClusterManifest,
+        brokers: Brokers,
+        objects_of: Callable[[int], Objects],
+        directory: str,
+        watcher: NodeWatcher,
+        places: OutputPlaces,
+        *,
+        name: str,
+        address: str = "",
+        settings: Mapping[str, object],
+        seed: int = 0,
+        tenure_seconds: float = TENURE_SECONDS,
+    ) -> None:
+        """directory: for the stores. name: no other node has it; the same for the same directory."""
+        self.manifest, self.name = manifest, name
+        self._brokers, self._objects_of, self._directory, self._watcher = brokers, objects_of, directory, watcher
+        self._address, self._settings, self._seed, self._tenure = address, settings, seed, tenure_seconds
+        self.stores = OwnStores(manifest, send=self.send_links, lost=self._lost_soon, places=places)
+        self._places = [_Place() for _ in range(manifest.partitions)]
+        self._stop = threading.Event()
+        self._turn = threading.Lock()
+        self._works = ThreadPoolExecutor(CLUSTER_STORES_AT_ONCE, thread_name_prefix="outrider-claims")
+        self._threads: list[threading.Thread] = []
+        self._round = 0
+        self._told: dict[int, Counts] = {}
+        self._nodes: dict[str, float] = {}
+        self._words_at = 0
+        self._last_sum: tuple[object, ...] = ()
+        self.failure: BaseException | None = None
+        self._size = SLOTS // manifest.partitions
+        self._membership: Membership | None = None
+
+    # -- from outside -------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Joins the group of nodes. Raises UnreachableError."""
+        self._words_at = max(0, self._brokers.ends("words", [0])[0])
+        self._membership = Membership(self._brokers, self._want)
+        for work in (self._take_part, self._keep, self._carry, self._receive, self._count, self._upload_some):
+            thread = threading.Thread(target=self._guarded, args=(work,), name=f"outrider{work.__name__}", daemon=True)
+            thread.start()
+            self._threads.append(thread)
+
+    def send_links(self, links: Sequence[Link]) -> None:
+        """Sends links to the partitions that own them, and waits until they are durable there. Raises
+        UnreachableError."""
+        numbers = self.manifest.partitions_of(UrlBatch.of([link.url for link in links])).tolist()
+        topic = self._brokers.file.topic("urls")
+        sent = [
+            self._brokers.send(topic, number, record)
+            for number, record in zip(numbers, packed_links(links), strict=True)
+            if number >= 0
+        ]
+        for one in sent:
+            one.offset()
+
+    def totals(self) -> dict[str, int]:
+        """Returns the sums of the newest counts of all partitions that are known, and `partitions`, how many."""
+        told = dict(self._told)
+        total = {name: sum(one.numbers.get(name, 0) for one in told.values()) for name in _COUNTED}
+        return {**total, "partitions": len(told), "nodes": len(self._nodes_alive())}
+
+    def _nodes_alive(self) -> list[str]:
+        now = time.monotonic()
+        return [name for name, at in self._nodes.items() if now - at < 3 * self._tenure]
+
+    def close(self) -> None:
+        """Gives all partitions up, and leaves the group."""
+        self._want(frozenset())
+        end = time.monotonic() + NODE_LEAVE_SECONDS_MAX
+        while (self.stores.all() or any(place.busy for place in self._places)) and time.monotonic() < end:
+            self._arrange()
+            time.sleep(_STEP_SECONDS)
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()
+        for store in self.stores.all():  # could not be given up: another node claims it after its tenure
+            self.stores.remove(store.number)
+            store.owned.drop()
+        self._works.shutdown()
+        self.stores.close()
+        if self._membership is not None:
+            self._membership.close()
+
+    # -- threads ------------------------------------------------------------------------------------------------------
+
+    def _guarded(self, work: Callable[[], None]) -> None:
+        """Runs a thread. While the brokers or the objects are out of reach it waits; another error ends the crawl."""
+        said = ""
+        while not self._stop.is_set():
+            try:
+                work()
+                said = ""
+            except UnreachableError as error:
+                if str(error) != said:
+                    said = str(error)
+                    self._watcher.say(f"{said}; waiting")
+                self._stop.wait(1.0)
+            except (ClosedError, ClaimLostError):
+                self._stop.wait(_STEP_SECONDS)  # `_arrange` sees to it
+            except Exception as error:  # noqa: BLE001 - it ends the crawl, and the loop says so
+                self.failure = self.failure or error
+                self._watcher.wake()
+                return
+
+    def _take_part(self) -> None:
+        """Takes part in the group, and begins what follows from it."""
+        assert self._membership is not None
+        problem = self._membership.poll(_STEP_SECONDS)
+        if problem:
+            raise UnreachableError(f"the group of nodes at {self._brokers.file.kafka} ({problem})")
+        self._arrange()
+
+    def _want(self, partitions: frozenset[int]) -> None:
+        for number, place in enumerate(self._places):
+            place.wanted = number in partitions
+
+    def _arrange(self) -> None:
+        """Begins to claim partitions that this node should own, and to give up the others."""
+        now = time.monotonic()
+        for number, place in enumerate(self._places):
+            if place.busy:
+                continue
+            store = self.stores.get(number)
+            if place.wanted and store is None and now >= place.failed_until and not self._stop.is_set():
+                place.busy = True
+                self._works.submit(self._working, number, self._claim)
+            elif store is not None and (not place.wanted or not self._holds(store)):
+                place.busy = True
+                self._works.submit(self._working, number, self._leave)
+
+    def _holds(self, store: OwnStore) -> bool:
+        return store.owned.changelog.is_held
+
+    def _working(self, number: int, work: Callable[[int], None]) -> None:
+        place = self._places[number]
+        try:
+            work(number)
+        except (ClaimRefusedError, ClaimLostError, ClosedError):
+            place.failed_until = time.monotonic() + 1.0
+        except UnreachableError as error:
+            self._watcher.say(f"partition {number}: {error}; trying again")
+            place.failed_until = time.monotonic() + 2.0
+        except Exception as error:  # noqa: BLE001 - it ends the crawl, and the loop says so
+            self.failure = self.failure or error
+        finally:
+            place.busy = False
+            self._watcher.wake()
+
+    # -- claims -------------------------------------------------------------------------------------------------------
+
+    def _claim(self, number: int) -> None:
+        partition, place = self.manifest.partition(number), self._places[number]
+        topic, objects = self._brokers.changelog(number), self._objects_of(number)
+        mark = os.urandom(8).hex()
+        snapshot = newest_snapshot(objects)
+        claimed = claim(topic, partition, snapshot, node=self.name, mark=mark, address=self._address, pause=self._pause)
+        claimed_at = time.monotonic()
+        path = os.path.join(self._directory, f"{number:04d}")
+        os.makedirs(path, exist_ok=True)
+        make_ready(Directory(path), partition, claimed, topic, objects)
+        # A former process of this node in this directory is dead: the directory was locked.
+        before = claimed.before.claim
+        if not claimed.clean and (before is None or before.node != self.name):
+            while (left := claimed_at + self._tenure - time.monotonic()) > 0:
+                if self._stop.wait(left) or not place.wanted:
+                    return  # this node left the group meanwhile: the next owner claims
+        owned = open_store(
+            Directory(path),
+            claimed,
+            topic,
+            tenure_seconds=self._tenure,
+            elapsed=elapsed,
+            pause=self._pause,
+            seed=self._seed,
+            settings=self._settings,
+            robots="errands",
+            addresses="errands",
+            output=True,
+        )
+        owned.changelog.keep()
+        store = OwnStore(number, owned)
+        place.received = place.noted = int(owned.frontier.watermarks().get(_LINKS, b"0"))
+        self._watcher.opened(store, claimed)
+        self.stores.add(store)
+
+    def _pause(self) -> None:
+        self._stop.wait(0.2)
+
+    def _leave(self, number: int) -> None:
+        """Gives a partition up, or drops it after its claim was lost."""
+        store = self.stores.get(number)
+        if store is None:
+            return
+        if not self._holds(store):
+            self._lose(store)
+            return
+        store.leaves = True
+        end = time.monotonic() + NODE_LEAVE_SECONDS_MAX
+        while store.leased and time.monotonic() < end and self._holds(store):
+            self._watcher.wake()
+            time.sleep(_STEP_SECONDS)
+            if self._places[number].wanted and not self._stop.is_set():
+                store.leaves = False  # it came back
+                return
+        try:
+            self._watcher.leaves(store)
+            self._note_received(store)
+            self.stores.remove(number)
+            if store.leased:
+                store.owned.drop()  # requests still run: the next owner waits for their leases
+                return
+            store.owned.frontier.checkpoint()
+            self._upload(store)
+            store.owned.give_up()
+        except (ClaimLostError, StoreFailedError, ClosedError):
+            self._lose(store)
+
+    def _lost_soon(self, number: int) -> None:
+        """A call found that the claim of a partition is lost: `_arrange` drops it."""
+        self._watcher.wake()
+
+    def _lose(self, store: OwnStore) -> None:
+        self.stores.remove(store.number)
+        store.owned.drop()
+        self._watcher.lost(store)
+        self._watcher.say(f"another node owns partition {store.number} now")
+
+    def _keep(self) -> None:
+        """Appends to changelogs without a recent append, so that their tenure does not end."""
+        self._stop.wait(self._tenure / 10)
+        due = [store for store in self.stores.all() if store.owned.changelog.tenure_left() < self._tenure * 0.7]
+        self.stores.each(due, lambda store: store.owned.changelog.keep())
+
+    # -- links --------------------------------------------------------------------------------------------------------
+
+    def _carry(self) -> None:
+        """Sends the links in the outboxes of own stores."""
+        moved = 0
+        for store in self.stores.all():
+            with contextlib.suppress(ClosedError, ClaimLostError):
+                moved += self._carry_from(store)
+        if not moved:
+            self._stop.wait(_STEP_SECONDS)
+
+    def _carry_from(self, store: OwnStore) -> int:
+        parcels: list[Parcel] = store.frontier.outbox(LINKS_CARRIED_AT_ONCE)
+        if not parcels:
+            return 0
+        topic = self._brokers.file.topic("urls")
+        by_target: dict[int, list[Parcel]] = {}
+        for parcel in parcels:
+            by_target.setdefault(int(str(parcel[2])) // self._size, []).append(parcel)
+        sent = []
+        unsent: dict[int, int] = {}  # by source slot: the first sequence that no record of this turn has
+        for target, some in by_target.items():
+            record, count = packed_parcels(store.number, some)
+            sent.append(self._brokers.send(topic, target, record))
+            for parcel in some[count:]:
+                source, sequence = int(str(parcel[0])), int(str(parcel[1]))
+                unsent[source] = min(sequence, unsent.get(source, sequence))
+        for one in sent:
+            one.offset()
+        through: dict[int, int] = {}
+        for parcel in parcels:
+            source, sequence = int(str(parcel[0])), int(str(parcel[1]))
+            if sequence < unsent.get(source, sequence + 1):
+                through[source] = max(sequence, through.get(source, 0))
+        store.frontier.delivered(through)
+        return len(parcels)
+
+    def _receive(self) -> None:
+        """Passes links that arrived to own stores."""
+        stores = [store for store in self.stores.all() if not store.leaves]
+        moved = 0
+        if stores:
+            ends = self._brokers.ends("urls", [store.number for store in stores])
+            behind = [store for store in stores if self._places[store.number].received < ends[store.number]]
+            for store in behind:
+                with contextlib.suppress(ClosedError, ClaimLostError):
+                    moved += self._receive_for(store)
+        if moved:
+            self._watcher.wake()
+        else:
+            self._stop.wait(2 * _STEP_SECONDS)
+
+    def _receive_for(self, store: OwnStore) -> int:
+        place = self._places[store.number]
+        records = self._brokers.records("urls", store.number).read(place.received)
+        for offset, octets in records:
+            found = unpacked(octets)
+            try:
+                if isinstance(found, Refused):
+                    self._refuse(store.number, offset, found)
+                elif isinstance(found, Link):
+                    store.frontier.discover([found])
+                else:
+                    store.frontier.receive(found)
+            except (StoreError, ClosedError):
+                raise
+            except OutriderError as error:  # a record that no release of ours writes
+                self._refuse(store.number, offset, Refused(octets, str(error)[:300]))
+            place.received = offset + 1
+        store.touch()
+        self._note_received(store)
+        return len(records)
+
+    def _refuse(self, number: int, offset: int, refused: Refused) -> None:
+        record = {
+            "partition": number,
+            "offset": offset,
+            "reason": refused.reason,
+            "record": refused.octets[:64_000].decode("utf-8", "replace"),
+        }
+        self._brokers.send(self._brokers.file.topic("dead"), 0, msgspec.json.encode(record)).offset()
+        self._watcher.say(f"a message for partition {number} is no link ({refused.reason:.80}); it is in topic dead")
+
+    def _note_received(self, store: OwnStore) -> None:
+        place = self._places[store.number]
+        if place.received != place.noted:
+            store.frontier.note_watermark(_LINKS, str(place.received).encode())
+            place.noted = place.received
+
+    # -- counts -------------------------------------------------------------------------------------------------------
+
+    def _count(self) -> None:
+        """Tells the other nodes what the own partitions count, and learns whether the crawl is over."""
+        self._stop.wait(NODE_COUNT_SECONDS)
+        counts = []
+        for store in self.stores.all():
+            with contextlib.suppress(ClosedError, ClaimLostError):
+                counts.append(self._counts_of(store))
+        self._round += 1
+        words = self._brokers.records("words")
+        words.send(msgspec.json.encode(Told(self.name, self._round, counts, self._address))).offset()
+        while records := words.read(self._words_at):
+            for offset, octets in records:
+                self._words_at = offset + 1
+                self._hear(octets)
+        self._judge_end()
+
+    def _counts_of(self, store: OwnStore) -> Counts:
+        statistics: dict[str, Any] = store.frontier.statistics()
+        flat = {**statistics, **statistics["urls"]}
+        numbers = {name: int(flat.get(name, 0)) for name in _COUNTED}
+        finished = bool(store.frontier.finished()) and not store.leased and not numbers["in_transit"]
+        received = self._places[store.number].received
+        return Counts(store.number, store.owned.changelog.epoch, received, finished, numbers)
+
+    def _hear(self, octets: bytes) -> None:
+        try:
+            told = msgspec.json.decode(octets, type=Told)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return  # of another program
+        self._nodes[told.node] = time.monotonic()
+        for one in told.counts:
+            known = self._told.get(one.partition)
+            if known is None or one.epoch >= known.epoch:
+                self._told[one.partition] = one
+
+    def _judge_end(self) -> None:
+        """The crawl is over if two counts in a row over all partitions are equal and show nothing to do."""
+        told = [self._told.get(number) for number in range(self.manifest.partitions)]
+        if not all(one is not None and one.finished for one in told):
+            self._last_sum = ()
+            return
+        ends = self._brokers.ends("urls", range(self.manifest.partitions))
+        found = [one for one in told if one is not None]
+        if any(one.received < ends[one.partition] for one in found) or not any(
+            one.numbers["accepted"] for one in found
+        ):
+            self._last_sum = ()
+            return
+        total = tuple((one.epoch, one.received, *one.numbers.values()) for one in found)
+        if total == self._last_sum and not self.stores.is_finished:
+            self.stores.is_finished = True
+            self._watcher.wake()
+        self._last_sum = total
+
+    # -- snapshots ----------------------------------------------------------------------------------------------------
+
+    def _upload_some(self) -> None:
+        self._stop.wait(NODE_SNAPSHOT_SECONDS)
+        for store in self.stores.all():
+            with contextlib.suppress(ClosedError, ClaimLostError):
+                self._upload(store)
+
+    def _upload(self, store: OwnStore) -> None:
+        """Uploads the newest checkpoint of a store, unless it is uploaded."""
+        place = self._places[store.number]
+        start = int(store.frontier.statistics()["checkpoint"]["start_lsn"])
+        if start == place.snapshot_lsn or not start:
+            return
+        path = os.path.join(self._directory, f"{store.number:04d}")
+        files = Directory(path)
+        try:
+            done = upload(
+                files,
+                self._objects_of(store.number),
+                store=bytes.fromhex(self.manifest.partition(store.number).store),
+                counting=store.owned.changelog.mark(start),
+                start_lsn=start,
+            )
+        finally:
+            files.close()
+        if done is not None:
+            place.snapshot_lsn = start

@@ -1,0 +1,345 @@
+"""The partitions that a node owns, as one frontier: each call goes to the stores that it concerns, several at once.
+
+A token names its partition: those of partition p begin at p times 2^40. A call waits for the changelog of each store,
+so the stores of one call are called by several threads.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol, TypeVar
+
+from outrider.clock import Instant, wall
+from outrider.cluster.description import ClusterManifest
+from outrider.cluster.owning import Owned
+from outrider.errors import ClaimLostError, ClosedError, StoreFailedError
+from outrider.journey import (
+    Code,
+    LeaseBatch,
+    Line,
+    Link,
+    Outcome,
+    OutcomeBatch,
+    Report,
+    RequestId,
+    Settled,
+    State,
+    UrlStatus,
+)
+from outrider.limits import CLUSTER_STORES_AT_ONCE, CLUSTER_WAIT_SECONDS, TOKEN_BITS
+from outrider.url import UrlBatch
+
+T = TypeVar("T")
+NEVER: Final = float("inf")
+
+
+@dataclass(eq=False)
+class OwnStore:
+    """One store of this node. ready_at: when it may have leases, by the monotonic clock. leased: its open leases of
+    this node. lsn: of its last line. leaves: it leases nothing any more."""
+
+    number: int
+    owned: Owned
+    ready_at: float = 0.0
+    leased: set[int] = field(default_factory=set)
+    lsn: int = 0
+    leaves: bool = False
+
+    @property
+    def frontier(self) -> Any:
+        """Its frontier."""
+        return self.owned.frontier
+
+    def touch(self) -> None:
+        """It may have leases now."""
+        self.ready_at = 0.0
+
+
+class OutputPlaces(Protocol):
+    """How far the files of the node reach, as a frontier keeps it."""
+
+    def projection(self, stream: str) -> tuple[int, int]: ...
+    def note_projection(self, stream: str, length: int, lsn: int, /) -> None: ...
+    def watermarks(self) -> dict[str, bytes]: ...
+    def note_watermark(self, writer: str, value: bytes) -> None: ...
+
+
+class OwnStores:
+    """The stores of a node, with the methods of a frontier that a crawl needs. Any thread may call it."""
+
+    def __init__(
+        self,
+        manifest: ClusterManifest,
+        *,
+        send: Callable[[Sequence[Link]], None],
+        lost: Callable[[int], None],
+        places: OutputPlaces,
+    ) -> None:
+        """send: sends links to the partitions that own them, durably. lost: is called with the number of a partition
+        whose claim was lost. places: how far the files of the node reach."""
+        self._manifest, self._send, self._lost, self._places = manifest, send, lost, places
+        self._stores: dict[int, OwnStore] = {}
+        self._turn = 0
+        self._lock = threading.Lock()
+        self._pool = ThreadPoolExecutor(CLUSTER_STORES_AT_ONCE, thread_name_prefix="outrider-stores")
+        self.is_finished = False
+        """Whether the whole crawl is over."""
+
+    # -- which stores -------------------------------------------------------------------------------------------------
+
+    def add(self, store: OwnStore) -> None:
+        """Has one store more."""
+        with self._lock:
+            self._stores = {**self._stores, store.number: store}
+
+    def remove(self, number: int) -> OwnStore | None:
+        """Has one store less."""
+        with self._lock:
+            found = self._stores.get(number)
+            self._stores = {key: one for key, one in self._stores.items() if key != number}
+            return found
+
+    def all(self) -> list[OwnStore]:
+        """Returns the stores."""
+        return [*self._stores.values()]
+
+    def get(self, number: int) -> OwnStore | None:
+        """Returns the store of a partition, if this node owns it."""
+        return self._stores.get(number)
+
+    def may_request(self, token: int) -> bool:
+        """Whether this node may send the request of a lease now."""
+        store = self._stores.get(token >> TOKEN_BITS)
+        return store is not None and store.owned.changelog.may_request()
+
+    def close(self) -> None:
+        """Ends the threads."""
+        self._pool.shutdown()
+
+    def each(self, stores: Sequence[OwnStore], work: Callable[[OwnStore], T]) -> list[T | None]:
+        """Calls several stores at once. None for one whose claim was lost meanwhile."""
+
+        def made(store: OwnStore) -> T | None:
+            try:
+                return work(store)
+            except (ClaimLostError, ClosedError):
+                self._lost(store.number)
+            except StoreFailedError:
+                if self._stores.get(store.number) is store:
+                    raise
+            return None
+
+        if len(stores) < 2:
+            return [made(store) for store in stores]
+        return list(self._pool.map(made, stores))
+
+    def _of_host(self, host: str) -> OwnStore | None:
+        return self._of_urls([f"http://{host}/"])[0]
+
+    def _of_urls(self, urls: Sequence[str]) -> list[OwnStore | None]:
+        if not urls:
+            return []
+        numbers = self._manifest.partitions_of(UrlBatch.of(urls)).tolist()
+        return [self._stores.get(number) for number in numbers]
+
+    # -- the verbs ----------------------------------------------------------------------------------------------------
+
+    def discover(self, links: Iterable[str | Link], *, request_id: RequestId | None = None) -> list[Code]:
+        """Sends links to the partitions that own them. All are `held`: the answers are known elsewhere."""
+        told = [Link(one) if isinstance(one, str) else one for one in links]
+        self._send(told)
+        return [Code.HELD] * len(told)
+
+    def lease(self, want: int, **how: Any) -> LeaseBatch:
+        """As the frontier's, from several stores in turn."""
+        now = time.monotonic()
+        stores = [one for one in self.all() if not one.leaves and one.ready_at <= now]
+        if not stores or want < 1:
+            return LeaseBatch()
+        first = self._turn % len(stores)
+        stores = [*stores[first:], *stores[:first]][: max(1, want)]
+        self._turn += len(stores)
+        share = -(-want // len(stores))
+        how = {name: value for name, value in how.items() if name != "request_id"}
+
+        def made(store: OwnStore) -> LeaseBatch:
+            leases: LeaseBatch = store.frontier.lease(share, **how)
+            store.leased.update(leases.tokens)
+            store.lsn = max(store.lsn, leases.lsn)
+            if len(leases) < share:
+                ready = store.frontier.next_ready_seconds()
+                store.ready_at = NEVER if ready is None else time.monotonic() + ready
+            return leases
+
+        found = [one for one in self.each(stores, made) if one is not None]
+        return LeaseBatch(
+            [lease for one in found for lease in one], lines=[line for one in found for line in one.lines]
+        )
+
+    def report(
+        self,
+        outcomes: Sequence[Outcome] | OutcomeBatch,
+        links: Sequence[tuple[int, str | Link]] = (),
+        *,
+        request_id: RequestId | None = None,
+        watermark: tuple[str, bytes] | None = None,
+    ) -> Report:
+        """As the frontier's. Outcomes of a partition whose claim was lost are stale."""
+        assert not isinstance(outcomes, OutcomeBatch)
+        rows: dict[int, list[int]] = {}
+        for row, outcome in enumerate(outcomes):
+            rows.setdefault(outcome.token >> TOKEN_BITS, []).append(row)
+        codes: list[Settled] = [Settled.STALE] * len(outcomes)
+        found: list[tuple[Code, ...]] = [()] * len(outcomes)
+        stores = [store for number in rows if (store := self._stores.get(number)) is not None]
+
+        def made(store: OwnStore) -> Report:
+            report: Report = store.frontier.report([outcomes[row] for row in rows[store.number]])
+            store.lsn = max(store.lsn, report.lsn)
+            store.leased.difference_update(outcomes[row].token for row in rows[store.number])
+            store.touch()
+            return report
+
+        lines: list[Line] = []
+        for store, report in zip(stores, self.each(stores, made), strict=True):
+            if report is None:
+                continue
+            lines += report.lines
+            for place, row in enumerate(rows[store.number]):
+                codes[row] = report.outcomes[place]
+                found[row] = report.links[place] if place < len(report.links) else ()
+        return Report(tuple(codes), tuple(found), tuple(lines))
+
+    def _settled(self, tokens: Sequence[int], work: Callable[[OwnStore, list[int]], list[Settled]]) -> list[Settled]:
+        by_store: dict[int, list[int]] = {}
+        for token in tokens:
+            by_store.setdefault(token >> TOKEN_BITS, []).append(token)
+        stores = [store for number in by_store if (store := self._stores.get(number)) is not None]
+        answers = self.each(stores, lambda store: work(store, by_store[store.number]))
+        told: dict[int, Settled] = {}
+        for store, answer in zip(stores, answers, strict=True):
+            if answer is not None:
+                told.update(zip(by_store[store.number], answer, strict=True))
+        return [told.get(token, Settled.STALE) for token in tokens]
+
+    def extend(self, tokens: Sequence[int], ttl_seconds: float) -> list[Settled]:
+        """As the frontier's."""
+        return self._settled(tokens, lambda store, some: store.frontier.extend(some, ttl_seconds))
+
+    def release(self, tokens: Sequence[int]) -> list[Settled]:
+        """As the frontier's."""
+
+        def made(store: OwnStore, some: list[int]) -> list[Settled]:
+            answer: list[Settled] = store.frontier.release(some)
+            store.leased.difference_update(some)
+            store.touch()
+            return answer
+
+        return self._settled(tokens, made)
+
+    # -- the rest that a crawl needs ----------------------------------------------------------------------------------
+
+    def now(self) -> Instant:
+        """The wall clock: each store has a clock of its own, which is near it."""
+        return wall()
+
+    def next_ready_seconds(self) -> float | None:
+        """Returns when a store may have leases. Links of other nodes arrive at any time, so the wait is short."""
+        if self.is_finished:
+            return None
+        first = min((one.ready_at for one in self.all() if not one.leaves), default=NEVER)
+        return max(0.0, min(first - time.monotonic(), CLUSTER_WAIT_SECONDS))
+
+    def finished(self) -> bool:
+        """Whether the whole crawl is over."""
+        return self.is_finished
+
+    def at_limit(self) -> bool:
+        """Whether all own stores are at a limit."""
+        stores = self.all()
+        return bool(stores) and all(one.frontier.at_limit() for one in stores)
+
+    def set_delay(self, delay_seconds: float | None, key: str) -> int:
+        """As the frontier's, for the host's own store."""
+        store = self._of_host(key)
+        return store.frontier.set_delay(delay_seconds, key) if store is not None else 0
+
+    def set_limit(self, limit: int | None, key: str) -> int:
+        """As the frontier's, for the host's own store."""
+        store = self._of_host(key)
+        return store.frontier.set_limit(limit, key) if store is not None else 0
+
+    def set_addresses(self, addresses: Mapping[str, str | None]) -> int:
+        """As the frontier's."""
+        some: dict[int, dict[str, str | None]] = {}
+        hosts = list(addresses)
+        for host, store in zip(hosts, self._of_urls([f"http://{host}/" for host in hosts]), strict=True):
+            if store is not None:
+                some.setdefault(store.number, {})[host] = addresses[host]
+        return sum(self._stores[number].frontier.set_addresses(told) for number, told in some.items())
+
+    def seen_content(self, digests: Sequence[bytes]) -> list[bool]:
+        """Whether a page of an own store has such a content."""
+        seen = [False] * len(digests)
+        for store in self.all():
+            seen = [one or other for one, other in zip(seen, store.frontier.seen_content(digests), strict=True)]
+        return seen
+
+    def status(self, url: str) -> UrlStatus:
+        """As the frontier's. A URL of another node is not known here."""
+        store = self._of_urls([url])[0]
+        return store.frontier.status(url) if store is not None else UrlStatus(url, State.UNKNOWN)
+
+    def queue_errands(self, kind: str, urls: str | Sequence[str]) -> list[Code]:
+        """As the frontier's. An errand to a host of another node is out of scope."""
+        wanted = [urls] if isinstance(urls, str) else list(urls)
+        codes = [Code.OUT_OF_SCOPE] * len(wanted)
+        rows: dict[int, list[int]] = {}
+        for row, store in enumerate(self._of_urls(wanted)):
+            if store is not None:
+                rows.setdefault(store.number, []).append(row)
+        for number, places in rows.items():
+            answers = self._stores[number].frontier.queue_errands(kind, [wanted[row] for row in places])
+            for row, code in zip(places, answers, strict=True):
+                codes[row] = code
+            self._stores[number].touch()
+        return codes
+
+    def robots_allow(self, urls: Sequence[str]) -> list[bool | None]:
+        """As the frontier's; None for a URL of another node."""
+        return [
+            store.frontier.robots_allow([url])[0] if store is not None else None
+            for url, store in zip(urls, self._of_urls(urls), strict=True)
+        ]
+
+    def sum_of(self, numbers: Callable[[OwnStore], Mapping[str, int]]) -> dict[str, int]:
+        """Returns the sums of numbers over all own stores."""
+        total: dict[str, int] = {}
+        for store in self.all():
+            for name, number in numbers(store).items():
+                total[name] = total.get(name, 0) + number
+        return total
+
+    def projection(self, stream: str) -> tuple[int, int]:
+        """The length of a line file of the node."""
+        return self._places.projection(stream)
+
+    def note_projection(self, stream: str, length: int, lsn: int) -> None:
+        """As the frontier's, for the node."""
+        self._places.note_projection(stream, length, lsn)
+
+    def watermarks(self) -> dict[str, bytes]:
+        """As the frontier's, for the node."""
+        return self._places.watermarks()
+
+    def note_watermark(self, writer: str, value: bytes) -> None:
+        """As the frontier's, for the node."""
+        self._places.note_watermark(writer, value)
+
+    def lines(self, stream: str, after: int) -> Iterator[tuple[int, bytes]]:
+        """No lines: those of a store are written when it is opened."""
+        return iter(())

@@ -1,0 +1,432 @@
+"""A crawl on many machines, as one of its nodes: the loop of a crawl over the partitions that this node owns.
+
+The node writes pages, politeness lines and archive to its own directory. `DIR/cluster` has the stores of its partitions
+and how far the files reach (`cluster/places.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from outrider.clock import rfc3339, wall
+from outrider.cluster.description import MANIFEST_OBJECT, ClusterFile, ClusterManifest, new_manifest, read_cluster_file
+from outrider.cluster.kafka import Brokers
+from outrider.cluster.node import ClusterNode
+from outrider.cluster.owning import Claimed
+from outrider.cluster.places import OutputOwner, Places
+from outrider.cluster.stores import OwnStore
+from outrider.crawl.output.cluster_objects import ClusterObjects
+from outrider.crawl.output.output import FILES, PAGES, POLITENESS
+from outrider.crawl.output.output_recovery import archive_end, packed_watermark
+from outrider.crawl.run.loop import FINISHED, HOOKS, STOPPED, CrawlLoop
+from outrider.crawl.run.settle import Turn
+from outrider.crawl.run.visit import Visit
+from outrider.crawl.setup.directory import (
+    CLUSTER_FOLDER,
+    FRONTIER_NAME,
+    WORKER_FOLDER,
+    drop_pending,
+    kept_settings,
+    opened,
+    put_pending,
+    take_pending,
+    write_settings,
+)
+from outrider.crawl.setup.install_hints import install_command
+from outrider.crawl.setup.options import CrawlOptions, SettingsFile, as_toml, from_environment, permitting, resolved
+from outrider.crawl.setup.seeds import BadSeeds, loopback_of, placed, read_hosts, read_seeds, require_contact
+from outrider.crawl.setup.version import version
+from outrider.errors import ForeignStoreError, NamedPathError, SettingsError, StoreError, StoreFullError
+from outrider.fetch.addresses import AddressGuard
+from outrider.fetch.downloader import Downloader
+from outrider.frontier.verbs.census import ScheduleCounts
+from outrider.journey import Link
+from outrider.kernels import in_use
+from outrider.limits import NODE_FILE_BYTES_MAX, TENURE_SECONDS, TOKEN_BITS
+from outrider.storage.files import Directory, read_whole, replace
+
+NODE_FILE: Final = "node.json"
+NOTE_SECONDS: Final = 5.0  # how often places are noted: a lost machine costs the pages of this time once more
+SAY_SECONDS: Final = 10.0
+SEEDS_AT_ONCE: Final = 10_000
+CREATED_AT_ONCE: Final = 8
+
+
+class NodeIdentity(msgspec.Struct, frozen=True):
+    """Which node a directory is of, and of which cluster."""
+
+    node: str
+    cluster: str
+
+
+class _Tokens(msgspec.Struct):
+    token: int = 0
+    page_token: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeEnd:
+    """The end of a node's run: its exit code, why it ended, and the pages of this run. totals: of the whole crawl."""
+
+    exit_code: int
+    ending: str
+    answered: int
+    totals: Mapping[str, int]
+
+
+class ClusterRun(CrawlLoop):
+    """One run of one node. `run` does it all."""
+
+    def __init__(
+        self,
+        options: CrawlOptions,
+        file: ClusterFile,
+        seeds: Sequence[str],
+        sources: Sequence[str],
+        *,
+        hosts: Mapping[str, tuple[str, ...]],
+        say: Callable[[str], None],
+        make_downloader: Callable[[CrawlOptions, Callable[[], int]], Downloader] | None = None,
+        tenure_seconds: float = TENURE_SECONDS,
+    ) -> None:
+        """Raises SettingsError for a hook that cannot be loaded."""
+        guard = AddressGuard(options.allow_address, hosts)
+        super().__init__(options, guard, hosts, say=say, make_downloader=make_downloader)
+        self._file, self._seeds, self._sources, self._tenure = file, seeds, sources, tenure_seconds
+        self._leaving = False
+        self._committed: tuple[object, ...] = ()
+
+    async def run(self) -> NodeEnd:
+        """Crawls until the crawl of all nodes is over. Raises SettingsError, StoreError and UnreachableError."""
+        await self._run()
+        code, words = self._ending
+        if code == FINISHED and self._hook_failures.on_most_pages:
+            code, words = HOOKS, self._hook_failures.ending(self._options.output)
+        return NodeEnd(code, words or "finished", self._answered, self._node.totals())
+
+    # -- opening and closing (in the writer thread) -------------------------------------------------------------------
+
+    def _open(self) -> None:
+        path = self._options.output
+        for name in (FRONTIER_NAME, WORKER_FOLDER):
+            if os.path.lexists(os.path.join(path, name)):
+                raise NamedPathError(f"{path} is the directory of another crawl; choose another one with -o")
+        objects = ClusterObjects(self._file.objects)
+        manifest = read_manifest(objects, self._file)
+        self._files = opened(path)
+        self._own = Directory(os.path.join(path, CLUSTER_FOLDER), create=True)
+        try:
+            self._own.lock()
+            name = self._identity(manifest)
+            self._brokers = Brokers(self._file, client=name, install=install_command("cluster"))
+            self._brokers.check_topics(manifest.partitions)
+            self._places = Places(self._own, list(FILES))
+            end, _ = archive_end(path, None)
+            self._places.archive = packed_watermark(end) if end is not None else None
+            self._node = ClusterNode(
+                manifest,
+                self._brokers,
+                lambda number: objects.of_partition(f"{manifest.name}/{number:04d}/"),
+                os.path.join(path, CLUSTER_FOLDER, "partitions"),
+                self,
+                self._places,
+                name=name,
+                settings=self._options.frontier_settings(),
+                seed=self._options.seed,
+                tenure_seconds=self._tenure,
+            )
+            self._stores = self._node.stores
+            self._set_up(self._stores, self._files)
+            self._journal.note("open", version=version(), kernels=in_use(), node=name, pid=os.getpid())
+            write_settings(self._files, as_toml(self._options, self._sources))
+            self._output.open()
+            self._make_settler(self._files)
+            self._node.start()
+            self._send_seeds()
+        except BaseException:
+            self._own.close()
+            self._files.close()
+            raise
+
+    def _identity(self, manifest: ClusterManifest) -> str:
+        """Returns the name of the node of this directory. Raises ForeignStoreError for one of another cluster."""
+        try:
+            octets = read_whole(self._own, NODE_FILE, bytes_max=NODE_FILE_BYTES_MAX)
+            known = msgspec.json.decode(octets, type=NodeIdentity)
+        except FileNotFoundError:
+            known = NodeIdentity(f"{socket.gethostname()[:40]}-{os.urandom(4).hex()}", manifest.cluster)
+            replace(self._own, NODE_FILE, msgspec.json.encode(known) + b"\n")
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            raise ForeignStoreError(
+                f"{self._own.describe(NODE_FILE)} cannot be read; choose another directory with -o"
+            ) from None
+        if known.cluster != manifest.cluster:
+            raise ForeignStoreError(
+                f"{self._options.output} belongs to another cluster than {self._file.path}; choose another directory "
+                "with -o"
+            )
+        return known.node
+
+    def _send_seeds(self) -> None:
+        seeds = list(dict.fromkeys([*take_pending(self._files), *self._seeds]))
+        if not seeds:
+            return
+        put_pending(self._files, seeds)
+        for first in range(0, len(seeds), SEEDS_AT_ONCE):
+            some = self._hooks.seeds(seeds[first : first + SEEDS_AT_ONCE])
+            self._node.send_links([Link(one) if isinstance(one, str) else one for one in some])
+        drop_pending(self._files)
+        self._journal.note("seeds", sent=len(seeds))
+
+    def _close(self) -> None:
+        self._hooks.close()
+        code, words = self._ending
+        self._journal.note("close", exit_code=code, ending=words or "finished")
+        self._output.close()
+        self._journal.close()
+        self._brokers.close()
+        self._own.close()
+        self._files.close()
+
+    # -- what the node's threads call ---------------------------------------------------------------------------------
+
+    def opened(self, store: OwnStore, claimed: Claimed) -> None:
+        """As `NodeWatcher.opened`."""
+        self._books.submit(self._opened, store).result()
+
+    def leaves(self, store: OwnStore) -> None:
+        """As `NodeWatcher.leaves`."""
+        self._books.submit(self._leaves, store).result()
+
+    def lost(self, store: OwnStore) -> None:
+        """As `NodeWatcher.lost`."""
+        self._books.submit(self._lost, store.number).result()
+
+    def wake(self) -> None:
+        """As `NodeWatcher.wake`."""
+        if self._event_loop is not None:
+            with contextlib.suppress(RuntimeError):  # the loop was closed
+                self._event_loop.call_soon_threadsafe(self._wake_now)
+
+    def say(self, text: str) -> None:
+        """As `NodeWatcher.say`."""
+        self._journal.note("note", text=text)
+        self._say_soon(text)
+
+    def _wake_now(self) -> None:
+        self._ready_at = 0.0
+        self._wake.set()
+
+    # -- lines (in the writer thread) ---------------------------------------------------------------------------------
+
+    def _opened(self, store: OwnStore) -> None:
+        """Brings the line files up to the lines of a store, or puts the pages of lost lines back."""
+        owner = OutputOwner.of(store)
+        if owner is not None and not owner.closed:
+            after = self._places.of_store(store, owner) if owner.node == self._node.name else None
+            if after is not None:
+                lines = [
+                    (lsn, stream, line)
+                    for stream in (PAGES, POLITENESS)
+                    for lsn, line in store.frontier.lines(stream, after)
+                ]
+                lines.sort(key=lambda one: one[0])
+                self._output.write([(stream, line) for _, stream, line in lines], 0)
+                if lines:
+                    self._journal.note("replayed", partition=store.number, lines=len(lines))
+            else:
+                self._put_back(store)
+        store.lsn = store.owned.changelog.lsn
+        self._commit([store])
+        OutputOwner(self._node.name, store.owned.changelog.epoch).note(store)
+
+    def _put_back(self, store: OwnStore) -> None:
+        """Queues the pages again whose lines only the former owner has."""
+        urls = dict.fromkeys(_urls_of(store))
+        if urls:
+            count = store.frontier._put_back(list(urls))
+            self.say(f"partition {store.number}: {count} pages of its former node are fetched again")
+
+    def _leaves(self, store: OwnStore) -> None:
+        self._commit([store])
+        OutputOwner(self._node.name, store.owned.changelog.epoch, closed=True).note(store)
+
+    def _lost(self, number: int) -> None:
+        dropped = self._output.drop(lambda line: _partition_of(line) == number)
+        self._journal.note("lost", partition=number, lines=dropped)
+
+    def _commit(self, more: Sequence[OwnStore] = ()) -> None:
+        """Notes how far the files reach. Raises StoreError."""
+        self._output.note()
+        stores = {store.number: store for store in (*self._stores.all(), *more)}
+        self._places.commit(list(stores.values()), self._stores.each)
+
+    # -- the crawl ----------------------------------------------------------------------------------------------------
+
+    def _may_send(self, token: int) -> bool:
+        return self._stores.may_request(token)
+
+    def _settle(self, visits: Sequence[Visit], want: int, trains: tuple[int, int] | None) -> Turn:
+        turn = super()._settle(visits, want, trains)
+        now = time.monotonic()
+        if now >= self._noted_at + NOTE_SECONDS:
+            self._noted_at = now
+            self._commit()
+        return turn
+
+    _noted_at = 0.0
+
+    def _schedule_counts(self) -> ScheduleCounts:
+        return ScheduleCounts()
+
+    async def _at_end(self, turn: Turn) -> bool:
+        if self._node.failure is not None:
+            raise self._node.failure
+        if self._stopping:
+            return True
+        if self._stores.is_finished:
+            return True
+        self._ready_at = asyncio.get_running_loop().time() + (turn.next_ready_seconds or 0.25)
+        return False
+
+    async def _watch(self) -> None:
+        """Says from time to time how far the crawl is."""
+        while True:
+            await asyncio.sleep(SAY_SECONDS)
+            totals = self._node.totals()
+            self._say(
+                f"{totals['done']:,} pages done, {totals['queued'] + totals['waiting']:,} queued, "
+                f"{len(self._stores.all())} of {totals['partitions']} partitions here, {totals['nodes']} nodes"
+            )
+
+    async def _end_beside(self) -> None:
+        with contextlib.suppress(StoreFullError):
+            await self._in_books(self._output.note)
+        if self._stopping and not self._ending[1]:
+            self._ending = (STOPPED, "stopped by you")
+        await asyncio.to_thread(self._node.close)
+        with contextlib.suppress(StoreError):
+            await self._in_books(self._commit)
+
+
+def read_manifest(objects: ClusterObjects, file: ClusterFile) -> ClusterManifest:
+    """Reads the manifest of a cluster. Raises SettingsError, DamagedStoreError, ForeignStoreError,
+    UnreachableError."""
+    octets = objects.read(f"{file.name}/{MANIFEST_OBJECT}")
+    if octets is None:
+        raise SettingsError(
+            f"{file.objects} has no cluster with the name {file.name}; run `outrider cluster init {file.path}` first"
+        )
+    return ClusterManifest.of_octets(octets, f"{file.objects}: {file.name}/{MANIFEST_OBJECT}")
+
+
+def make_cluster(file: ClusterFile, partitions: int) -> tuple[ClusterManifest, bool]:
+    """Makes the topics and the manifest of a cluster. Returns the manifest, and whether it is new. Raises SettingsError
+    for a store of objects that does not refuse to write an object twice."""
+    objects = ClusterObjects(file.objects)
+    _check_creation(objects, file)
+    found = objects.read(f"{file.name}/{MANIFEST_OBJECT}")
+    new = found is None
+    made = new_manifest(file.name, partitions, created=rfc3339(wall()), random_bytes=os.urandom(48))
+    brokers = Brokers(file, client="outrider-init", install=install_command("cluster"))
+    try:
+        if not new:
+            made = read_manifest(objects, file)
+            if made.partitions != partitions:
+                raise SettingsError(
+                    f"the cluster {file.name} has {made.partitions} partitions, and their number cannot change; make "
+                    "another cluster with another name"
+                )
+        brokers.make_topics(made.partitions)
+        if new and not objects.create(f"{file.name}/{MANIFEST_OBJECT}", made.octets()):
+            return read_manifest(objects, file), False  # another init was first
+    finally:
+        brokers.close()
+    return made, new
+
+
+def _check_creation(objects: ClusterObjects, file: ClusterFile) -> None:
+    """Checks that of several nodes that write one object at once, one alone succeeds."""
+    name = f"{file.name}/checks/{os.urandom(8).hex()}"
+    with ThreadPoolExecutor(CREATED_AT_ONCE) as pool:
+        made = list(pool.map(lambda number: objects.create(name, b"%d" % number), range(CREATED_AT_ONCE)))
+    if sum(made) != 1 or objects.create(name, b"again"):
+        raise SettingsError(
+            f"objects is {file.objects}: it lets several nodes write one object, so it cannot keep the snapshots of a "
+            "cluster; use a store with conditional writes (If-None-Match)"
+        )
+
+
+def _partition_of(line: bytes) -> int:
+    """Returns the partition of a line, by its token."""
+    told = msgspec.json.decode(line, type=_Tokens)
+    return (told.token if told.page_token is None else told.page_token) >> TOKEN_BITS
+
+
+class _PageUrl(msgspec.Struct):
+    url: str
+
+
+def _urls_of(store: OwnStore) -> Iterator[str]:
+    """Yields the URLs of pages whose lines are not in the noted part of the former node's files."""
+    after = store.frontier.projection(PAGES)[1]
+    for _, line in store.frontier.lines(PAGES, after):
+        yield msgspec.json.decode(line, type=_PageUrl).url
+
+
+def crawl_in_cluster(
+    file_path: str, seeds: Sequence[str], flags: Mapping[str, Any], *, stdin: Any, say: Callable[[str], None]
+) -> NodeEnd:
+    """Runs a node of a cluster, with these seeds. Raises SettingsError, InvalidUrlError, StoreError and
+    UnreachableError."""
+    file = read_cluster_file(file_path)
+    _refuse(flags)
+    output = flags.get("output")
+    if not output:
+        raise SettingsError("output is missing: name the directory of this node with -o")
+    path = os.path.abspath(os.path.expanduser(str(output)))
+    faults = BadSeeds()
+    sources = placed(seeds)
+    canonical = read_seeds(sources, stdin, faults)
+    kept = SettingsFile({})
+    if os.path.lexists(path):
+        kept = kept_settings(path)
+    options = resolved({**flags, "output": path}, from_environment(os.environ), kept.options, path)
+    for line in faults.lines():
+        say(line)
+    hosts = read_hosts(options.hosts)
+    options = permitting(options, loopback_of(canonical, hosts, options.allow_address))
+    require_contact(canonical, options.contact, hosts)
+    say(f"joining the cluster {file.name} at {file.kafka}; Ctrl-C gives the partitions of this node to other nodes")
+
+    async def run() -> NodeEnd:
+        return await ClusterRun(options, file, canonical, sources, hosts=hosts, say=say).run()
+
+    return asyncio.run(run())
+
+
+_NOT_IN_CLUSTERS: Final = {
+    "anew": "a node continues what the cluster has",
+    "archive": "a node does not upload its archive yet",
+    "catalog": "a node does not fill a catalog yet: use `outrider catalog` when it has ended",
+    "max_pages": "a limit of pages of all nodes is not built yet: stop the nodes",
+    "rate": "the rate of revisits of all nodes is not built yet",
+    "revisit": "revisits are not built for clusters yet",
+}
+
+
+def _refuse(flags: Mapping[str, Any]) -> None:
+    """Raises SettingsError for an option that a node cannot keep."""
+    for name, reason in _NOT_IN_CLUSTERS.items():
+        if flags.get(name):
+            raise SettingsError(f"--{name.replace('_', '-')} and --cluster cannot be used together: {reason}")
