@@ -22,10 +22,12 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @contextmanager
 def web(
-    directory: Path, *, hosts: int = 8, pages: int = 80, seed: int = 3, quirks: bool = False
+    directory: Path, *, hosts: int = 8, pages: int = 80, seed: int = 3, quirks: bool = False, suffix: str = "demo.test"
 ) -> Iterator[RunningWeb]:
     """A demo web that answers until the block ends."""
-    with DemoServer(lambda port: DemoWeb(seed, hosts, pages, port=port, quirks=quirks), directory) as served:
+    with DemoServer(
+        lambda port: DemoWeb(seed, hosts, pages, port=port, quirks=quirks, suffix=suffix), directory
+    ) as served:
         yield served
 
 

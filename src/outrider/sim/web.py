@@ -228,11 +228,21 @@ class WebAnswer(NamedTuple):
 class DemoWeb:
     """A web of `hosts` names and about `pages` pages (the calendar's not counted), the same for the same seed.
 
-    `quirks=False` makes every host plain: no delays, no refusals, no traps; for benches. `hosts` is at least 16 with
+    `quirks=False` makes every host plain: no delays, no refusals, no traps; for benches. `suffix` ends each name: with
+    "test" each host has a registrable domain of its own. `hosts` is at least 16 with
     quirks, 1 without. `port` is written into links, so it must be the one served on.
     """
 
-    def __init__(self, seed: int = 1, hosts: int = 20, pages: int = 600, *, port: int = 8080, quirks: bool = True):
+    def __init__(
+        self,
+        seed: int = 1,
+        hosts: int = 20,
+        pages: int = 600,
+        *,
+        port: int = 8080,
+        quirks: bool = True,
+        suffix: str = SUFFIX,
+    ):
         if hosts < (16 if quirks else 1) or pages < hosts:
             raise ValueError(f"a demo web has at least 16 hosts and a page each, not {hosts} hosts and {pages} pages")
         self.seed, self.pages, self.port, self.quirks = seed, pages, port, quirks
@@ -240,7 +250,7 @@ class DemoWeb:
             :hosts
         ]
         self.roles: dict[str, HostRole] = {
-            f"{name}.{SUFFIX}": role if quirks else HostRole.PLAIN for name, role in named
+            f"{name}.{suffix}": role if quirks else HostRole.PLAIN for name, role in named
         }  # in order
         self.hosts: tuple[str, ...] = tuple(self.roles)
         self._topics = {host: TOPICS[row % len(TOPICS)] for row, host in enumerate(self.hosts)}
