@@ -459,6 +459,12 @@ def install_servers(root):
     if install_beside(root, "peers", "the crawlers that use Outrider, or are compared with it", ["pyproject.toml"]):
         install_package(root, root / ".venv-peers")
     install_beside(root, "judges", "the tools of web archives and the object storage that tests use")
+    install_packages()
+    install_kafka(root)
+
+
+def install_packages():
+    """Installs the system's packages of the servers that tests start."""
     packages = sorted({package for program, package in SERVERS.items() if not shutil.which(program)})
     apt = shutil.which("apt-get")
     if not packages or not apt or os.geteuid() != 0:
@@ -469,6 +475,19 @@ def install_servers(root):
     run_bounded([apt, "update", "--quiet", *APT_OPTIONS], APT_LIST_SECONDS_MAX)
     for package in packages:  # one by one: if one is not available, the rest is installed
         run_bounded([*install, package], APT_UNPACK_SECONDS_MAX)
+
+
+def install_kafka(root):
+    """Gets the libraries of Kafka, which the tests of clusters start, into target/kafka."""
+    target, maven = root / "target" / "kafka", shutil.which("mvn")
+    if target.is_dir() or not maven:
+        return
+    say("Getting the libraries of Kafka ...")
+    part = root / "target" / "kafka.part"
+    pom = str(root / "tests" / "servers" / "kafka.xml")
+    command = [maven, "-q", "-B", "-f", pom, "dependency:copy-dependencies", f"-DoutputDirectory={part}"]
+    if run_bounded(command, BUILD_SECONDS_MAX):
+        part.rename(target)
 
 
 def main(arguments):

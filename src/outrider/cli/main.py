@@ -185,18 +185,28 @@ def _freeze_modules() -> None:
 
 
 @outrider.command()
-@click.argument("directory", metavar="DIR|ADDRESS")
+@click.argument("directory", metavar="DIR|ADDRESS|FILE")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @asks_a_server
 def status(directory: str, as_json: bool, access: Access) -> int:
-    """Show counts, rates and the remaining time of the crawl in DIR, or of the server at ADDRESS."""
+    """Show counts, rates and the remaining time of the crawl in DIR, or of the server at ADDRESS.
+
+    For the FILE of a cluster, it shows the counts of all nodes.
+    """
     from outrider.crawl.questions.status import status_lines, status_of
 
-    found = status_of(directory, access)
+    if os.path.isfile(directory):
+        from outrider.crawl.questions.cluster_status import cluster_status, cluster_status_lines
+
+        found = cluster_status(directory)
+        lines = cluster_status_lines(found, directory)
+    else:
+        found = status_of(directory, access)
+        lines = iter(status_lines(found, directory))
     if as_json:
         click.echo(json.dumps(found, ensure_ascii=True))
     else:
-        for line in status_lines(found, directory):
+        for line in lines:
             click.echo(safe(line))
     return 0
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
-from typing import Any, Final
+from collections.abc import Collection, Mapping
+from typing import Any, Final, Protocol
 
 from outrider.cluster.description import TOPICS, ClusterFile
 from outrider.errors import DamagedStoreError, ForeignStoreError, SettingsError, UnreachableError
@@ -296,18 +296,25 @@ class KafkaSent:
         return self._offset
 
 
+class NewAssignment(Protocol):
+    """What a node does about the partitions that the group gives it."""
+
+    def __call__(self, partitions: frozenset[int], *, wait: bool = False) -> None: ...
+
+
 class Membership:
     """Which partitions this node should own, by the group of nodes. One thread polls it. It is only advice: the claim
     in the changelog decides."""
 
-    def __init__(self, brokers: Brokers, changed: Callable[[frozenset[int]], None]) -> None:
-        """changed: is called with the partitions that this node should own."""
+    def __init__(self, brokers: Brokers, changed: NewAssignment) -> None:
+        """changed: is called with the partitions that this node should own. With `wait` it returns when the others are
+        given up: then the group gives them to other nodes."""
         self._changed = changed
         self._wanted: set[int] = set()
         self._consumer = brokers.consumer(brokers.file.name)
         self._library = brokers._library
         self._consumer.subscribe(
-            [brokers.file.topic("facts")], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._revoked
+            [brokers.file.topic("facts")], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost
         )
 
     def poll(self, seconds: float) -> str:
@@ -324,8 +331,14 @@ class Membership:
         self._changed(frozenset(self._wanted))
 
     def _revoked(self, consumer: Any, places: list[Any]) -> None:
+        self._give_up(consumer, places, wait=True)
+
+    def _lost(self, consumer: Any, places: list[Any]) -> None:
+        self._give_up(consumer, places, wait=False)
+
+    def _give_up(self, consumer: Any, places: list[Any], *, wait: bool) -> None:
         self._wanted -= {place.partition for place in places}
-        self._changed(frozenset(self._wanted))
+        self._changed(frozenset(self._wanted), wait=wait)
         with contextlib.suppress(self._library.KafkaException):
             consumer.incremental_unassign(places)
 

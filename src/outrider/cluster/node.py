@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from outrider.clock import elapsed
+from outrider.clock import Instant, elapsed, wall
 from outrider.cluster.description import ClusterManifest
 from outrider.cluster.kafka import Brokers, Membership
 from outrider.cluster.links import Parcel, Refused, packed_links, packed_parcels, unpacked
@@ -49,7 +49,7 @@ from outrider.url import UrlBatch
 _LINKS: Final = "links"
 """The name of the place up to which a store has received links."""
 _STEP_SECONDS: Final = 0.05
-_COUNTED: Final = ("accepted", "answered", "queued", "leased", "waiting", "done", "gone", "parked", "in_transit")
+COUNTED: Final = ("accepted", "answered", "queued", "leased", "waiting", "done", "gone", "parked", "in_transit")
 
 
 class NodeWatcher(Protocol):
@@ -87,12 +87,15 @@ class Counts(msgspec.Struct, frozen=True):
 
 
 class Told(msgspec.Struct, frozen=True):
-    """What a node tells the others from time to time. round: grows with each message."""
+    """What a node tells the others from time to time. at: by its clock, for people. round: grows with each message.
+    ended: it leaves."""
 
     node: str
+    at: Instant
     round: int
     counts: list[Counts]
     address: str = ""
+    ended: bool = False
 
 
 @dataclass(slots=True)
@@ -171,7 +174,7 @@ class ClusterNode:
     def totals(self) -> dict[str, int]:
         """Returns the sums of the newest counts of all partitions that are known, and `partitions`, how many."""
         told = dict(self._told)
-        total = {name: sum(one.numbers.get(name, 0) for one in told.values()) for name in _COUNTED}
+        total = {name: sum(one.numbers.get(name, 0) for one in told.values()) for name in COUNTED}
         return {**total, "partitions": len(told), "nodes": len(self._nodes_alive())}
 
     def _nodes_alive(self) -> list[str]:
@@ -195,6 +198,8 @@ class ClusterNode:
         self.stores.close()
         if self._membership is not None:
             self._membership.close()
+        with contextlib.suppress(UnreachableError):
+            self._brokers.records("words").send(self._word([], ended=True)).offset()
 
     # -- threads ------------------------------------------------------------------------------------------------------
 
@@ -210,8 +215,6 @@ class ClusterNode:
                     said = str(error)
                     self._watcher.say(f"{said}; waiting")
                 self._stop.wait(1.0)
-            except (ClosedError, ClaimLostError):
-                self._stop.wait(_STEP_SECONDS)  # `_arrange` sees to it
             except Exception as error:  # noqa: BLE001 - it ends the crawl, and the loop says so
                 self.failure = self.failure or error
                 self._watcher.wake()
@@ -225,9 +228,17 @@ class ClusterNode:
             raise UnreachableError(f"the group of nodes at {self._brokers.file.kafka} ({problem})")
         self._arrange()
 
-    def _want(self, partitions: frozenset[int]) -> None:
+    def _want(self, partitions: frozenset[int], *, wait: bool = False) -> None:
+        """Changes which partitions this node should own. wait: returns when the others are given up, so that the group
+        gives them to other nodes only then."""
         for number, place in enumerate(self._places):
             place.wanted = number in partitions
+        end = time.monotonic() + NODE_LEAVE_SECONDS_MAX
+        while wait and time.monotonic() < end and not self._stop.is_set():
+            self._arrange()
+            if all(store.number in partitions for store in self.stores.all()):
+                return
+            time.sleep(_STEP_SECONDS)
 
     def _arrange(self) -> None:
         """Begins to claim partitions that this node should own, and to give up the others."""
@@ -239,18 +250,15 @@ class ClusterNode:
             if place.wanted and store is None and now >= place.failed_until and not self._stop.is_set():
                 place.busy = True
                 self._works.submit(self._working, number, self._claim)
-            elif store is not None and (not place.wanted or not self._holds(store)):
+            elif store is not None and (not place.wanted or not store.is_held):
                 place.busy = True
                 self._works.submit(self._working, number, self._leave)
-
-    def _holds(self, store: OwnStore) -> bool:
-        return store.owned.changelog.is_held
 
     def _working(self, number: int, work: Callable[[int], None]) -> None:
         place = self._places[number]
         try:
             work(number)
-        except (ClaimRefusedError, ClaimLostError, ClosedError):
+        except (ClaimRefusedError, ClaimLostError):
             place.failed_until = time.monotonic() + 1.0
         except UnreachableError as error:
             self._watcher.say(f"partition {number}: {error}; trying again")
@@ -306,12 +314,12 @@ class ClusterNode:
         store = self.stores.get(number)
         if store is None:
             return
-        if not self._holds(store):
+        if not store.is_held:
             self._lose(store)
             return
         store.leaves = True
         end = time.monotonic() + NODE_LEAVE_SECONDS_MAX
-        while store.leased and time.monotonic() < end and self._holds(store):
+        while store.leased and time.monotonic() < end and store.is_held:
             self._watcher.wake()
             time.sleep(_STEP_SECONDS)
             if self._places[number].wanted and not self._stop.is_set():
@@ -327,7 +335,9 @@ class ClusterNode:
             store.owned.frontier.checkpoint()
             self._upload(store)
             store.owned.give_up()
-        except (ClaimLostError, StoreFailedError, ClosedError):
+        except (StoreFailedError, ClosedError):
+            if store.is_held:
+                raise
             self._lose(store)
 
     def _lost_soon(self, number: int) -> None:
@@ -352,7 +362,7 @@ class ClusterNode:
         """Sends the links in the outboxes of own stores."""
         moved = 0
         for store in self.stores.all():
-            with contextlib.suppress(ClosedError, ClaimLostError):
+            with self.stores.may_be_lost(store):
                 moved += self._carry_from(store)
         if not moved:
             self._stop.wait(_STEP_SECONDS)
@@ -391,7 +401,7 @@ class ClusterNode:
             ends = self._brokers.ends("urls", [store.number for store in stores])
             behind = [store for store in stores if self._places[store.number].received < ends[store.number]]
             for store in behind:
-                with contextlib.suppress(ClosedError, ClaimLostError):
+                with self.stores.may_be_lost(store):
                     moved += self._receive_for(store)
         if moved:
             self._watcher.wake()
@@ -442,21 +452,24 @@ class ClusterNode:
         self._stop.wait(NODE_COUNT_SECONDS)
         counts = []
         for store in self.stores.all():
-            with contextlib.suppress(ClosedError, ClaimLostError):
+            with self.stores.may_be_lost(store):
                 counts.append(self._counts_of(store))
-        self._round += 1
         words = self._brokers.records("words")
-        words.send(msgspec.json.encode(Told(self.name, self._round, counts, self._address))).offset()
+        words.send(self._word(counts)).offset()
         while records := words.read(self._words_at):
             for offset, octets in records:
                 self._words_at = offset + 1
                 self._hear(octets)
         self._judge_end()
 
+    def _word(self, counts: list[Counts], *, ended: bool = False) -> bytes:
+        self._round += 1
+        return msgspec.json.encode(Told(self.name, wall(), self._round, counts, self._address, ended))
+
     def _counts_of(self, store: OwnStore) -> Counts:
         statistics: dict[str, Any] = store.frontier.statistics()
         flat = {**statistics, **statistics["urls"]}
-        numbers = {name: int(flat.get(name, 0)) for name in _COUNTED}
+        numbers = {name: int(flat.get(name, 0)) for name in COUNTED}
         finished = bool(store.frontier.finished()) and not store.leased and not numbers["in_transit"]
         received = self._places[store.number].received
         return Counts(store.number, store.owned.changelog.epoch, received, finished, numbers)
@@ -496,7 +509,7 @@ class ClusterNode:
     def _upload_some(self) -> None:
         self._stop.wait(NODE_SNAPSHOT_SECONDS)
         for store in self.stores.all():
-            with contextlib.suppress(ClosedError, ClaimLostError):
+            with self.stores.may_be_lost(store):
                 self._upload(store)
 
     def _upload(self, store: OwnStore) -> None:

@@ -90,6 +90,11 @@ class Owned:
     changelog: OwnersChangelog
     _given_up: bool = field(default=False)
 
+    @property
+    def is_open(self) -> bool:
+        """Whether it was neither given up nor dropped."""
+        return not self._given_up
+
     def give_up(self, state: str = "stopped") -> None:
         """Closes the store, and lets another node begin at once. Call it when no request runs. Raises
         ClaimLostError."""

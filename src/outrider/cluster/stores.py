@@ -6,6 +6,7 @@ so the stores of one call are called by several threads.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,7 +17,7 @@ from typing import Any, Final, Protocol, TypeVar
 from outrider.clock import Instant, wall
 from outrider.cluster.description import ClusterManifest
 from outrider.cluster.owning import Owned
-from outrider.errors import ClaimLostError, ClosedError, StoreFailedError
+from outrider.errors import ClosedError, StoreFailedError
 from outrider.journey import (
     Code,
     LeaseBatch,
@@ -53,6 +54,11 @@ class OwnStore:
     def frontier(self) -> Any:
         """Its frontier."""
         return self.owned.frontier
+
+    @property
+    def is_held(self) -> bool:
+        """Whether this node still owns the partition, as far as it knows."""
+        return self.owned.is_open and self.owned.changelog.is_held
 
     def touch(self) -> None:
         """It may have leases now."""
@@ -120,17 +126,22 @@ class OwnStores:
         """Ends the threads."""
         self._pool.shutdown()
 
+    @contextlib.contextmanager
+    def may_be_lost(self, store: OwnStore) -> Iterator[None]:
+        """Ends a call of a store in silence if another node owns its partition by now."""
+        try:
+            yield
+        except (StoreFailedError, ClosedError):
+            if store.is_held:
+                raise
+            self._lost(store.number)
+
     def each(self, stores: Sequence[OwnStore], work: Callable[[OwnStore], T]) -> list[T | None]:
         """Calls several stores at once. None for one whose claim was lost meanwhile."""
 
         def made(store: OwnStore) -> T | None:
-            try:
+            with self.may_be_lost(store):
                 return work(store)
-            except (ClaimLostError, ClosedError):
-                self._lost(store.number)
-            except StoreFailedError:
-                if self._stores.get(store.number) is store:
-                    raise
             return None
 
         if len(stores) < 2:

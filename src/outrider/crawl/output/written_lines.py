@@ -13,7 +13,7 @@ from outrider.archive import WarcPlace
 from outrider.crawl.output.line_fields import item_lines
 from outrider.crawl.output.output import FILES, whole_lines
 from outrider.crawl.output.output import PAGES as PAGES_STREAM
-from outrider.crawl.setup.directory import ARCHIVE_NAME, WORKER_FOLDER, store_of
+from outrider.crawl.setup.directory import ARCHIVE_NAME, CLUSTER_FOLDER, WORKER_FOLDER, store_of
 from outrider.errors import DamagedStoreError, NamedPathError, SettingsError
 from outrider.storage.files import Directory
 
@@ -113,7 +113,8 @@ def _reports(directory: str) -> LogContent | None:
     whether their lines count is not known here."""
     folder = os.path.join(directory, WORKER_FOLDER)
     if not os.path.isdir(folder):
-        store_of(directory)
+        if not os.path.isdir(os.path.join(directory, CLUSTER_FOLDER)):
+            store_of(directory)
         return None
     from outrider.crawl.output.report_log import read_reports  # with the client of a server, which only workers need
 

@@ -1,0 +1,116 @@
+"""A real Kafka on loopback: brokers in KRaft mode, each a process of Java, ended by its pid.
+
+`make test-servers` gets the libraries once, with Maven, into target/kafka.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+LIBRARIES = ROOT / "target" / "kafka"
+START_SECONDS_MAX = 120
+SESSION_SECONDS = 6  # a node that is silent for so long leaves the group
+
+
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
+
+
+class Broker:
+    """One broker, which is also a controller."""
+
+    def __init__(self, folder: Path, number: int, ports: list[tuple[int, int]], cluster: str) -> None:
+        self.folder, self.number, self.port = folder / str(number), number, ports[number - 1][0]
+        self.folder.mkdir(parents=True)
+        self.process: subprocess.Popen[bytes] | None = None
+        self._settings = self.folder / "server.properties"
+        copies, least = min(3, len(ports)), max(1, min(3, len(ports)) - 1)
+        voters = ",".join(f"{node}@127.0.0.1:{control}" for node, (_, control) in enumerate(ports, 1))
+        here = f"PLAINTEXT://127.0.0.1:{self.port}"
+        settings = {
+            "node.id": number,
+            "process.roles": "broker,controller",
+            "controller.quorum.voters": voters,
+            "controller.listener.names": "CONTROLLER",
+            "listeners": f"{here},CONTROLLER://127.0.0.1:{ports[number - 1][1]}",
+            "advertised.listeners": here,
+            "log.dirs": self.folder / "data",
+            "default.replication.factor": copies,
+            "min.insync.replicas": least,
+            "offsets.topic.replication.factor": copies,
+            "offsets.topic.num.partitions": 1,
+            "group.consumer.session.timeout.ms": SESSION_SECONDS * 1_000,
+            "group.consumer.min.session.timeout.ms": SESSION_SECONDS * 1_000,
+            "group.consumer.heartbeat.interval.ms": 1_000,
+            "group.consumer.min.heartbeat.interval.ms": 1_000,
+        }
+        self._settings.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+        self._java("kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(self._settings)).wait(60)
+
+    def _java(self, main: str, *words: str) -> subprocess.Popen[bytes]:
+        with (self.folder / "log").open("ab") as log:
+            return subprocess.Popen(
+                ["java", "-Xmx256m", "-XX:+UseSerialGC", "-cp", f"{LIBRARIES}/*", main, *words],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+            )  # fmt: skip
+
+    def start(self) -> None:
+        """Starts it, and returns at once."""
+        self.process = self._java("kafka.Kafka", str(self._settings))
+
+    def wait(self) -> None:
+        """Returns when it accepts connections."""
+        ends = time.monotonic() + START_SECONDS_MAX
+        while True:
+            with socket.socket() as tried:
+                if tried.connect_ex(("127.0.0.1", self.port)) == 0:
+                    return
+            ended = self.process is None or self.process.poll() is not None
+            told = (self.folder / "log").read_text()[-3000:]
+            assert not ended, told
+            assert time.monotonic() < ends, told
+            time.sleep(0.1)
+
+    def kill(self, number: signal.Signals = signal.SIGKILL) -> None:
+        """Sends it a signal; after SIGKILL it is gone."""
+        if self.process is not None and self.process.poll() is None:
+            os.kill(self.process.pid, number)
+            if number is signal.SIGKILL:
+                self.process.wait()
+
+
+class Kafka:
+    """Some brokers, from the beginning of a block to its end."""
+
+    def __init__(self, folder: Path, brokers: int = 3) -> None:
+        assert LIBRARIES.is_dir(), "the libraries of Kafka are missing: run `make test-servers`"
+        ports = [(free_port(), free_port()) for _ in range(brokers)]
+        cluster = base64.urlsafe_b64encode(b"outrider-tests!!").decode().rstrip("=")
+        self.brokers = [Broker(folder, number, ports, cluster) for number in range(1, brokers + 1)]
+        self.address = ",".join(f"127.0.0.1:{port}" for port, _ in ports)
+
+    def __enter__(self) -> Kafka:
+        self.start()
+        return self
+
+    def start(self) -> None:
+        """Starts brokers that do not run."""
+        for broker in self.brokers:
+            if broker.process is None or broker.process.poll() is not None:
+                broker.start()
+        for broker in self.brokers:
+            broker.wait()
+
+    def __exit__(self, *error: object) -> None:
+        for broker in self.brokers:
+            broker.kill(signal.SIGCONT)
+            broker.kill()

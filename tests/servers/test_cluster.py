@@ -1,0 +1,144 @@
+"""One crawl on three nodes and three brokers of a real Kafka, judged by the log of the web: nodes are killed, paused,
+stopped and added."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+
+import pytest
+
+from e2e.crawling import command, environment, lines, web
+from outrider.sim.verdict import judge
+from servers.kafka import Kafka
+
+pytestmark = [
+    pytest.mark.timeout(400),
+    pytest.mark.skipif(sys.platform != "linux", reason="all of 127.0.0.0/8 is loopback on Linux alone"),
+]
+DELAY = 0.2
+PARTITIONS = 8
+SECONDS_MAX = 300
+BEGUN = 150  # requests, after which something happens
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory):
+    with Kafka(tmp_path_factory.mktemp("kafka")) as running:
+        yield running
+
+
+class Nodes:
+    """The nodes of one cluster, each a process in a directory of its own; all are ended by their pids."""
+
+    def __init__(self, folder, kafka, served):
+        self.folder, self.served, self.running = folder, served, {}
+        self.file = folder / "cluster.toml"
+        self.file.write_text(
+            f'name = "{folder.name[:40].lower().replace("_", "-")}"\n'
+            f'kafka = "{kafka.address}"\nobjects = "file:{folder / "objects"}"\n'
+        )
+        made = subprocess.run(
+            command("cluster", "init", self.file, "--partitions", str(PARTITIONS), "--json"),
+            env=environment(), capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+        assert 0 == made.returncode, made.stderr
+        assert PARTITIONS == json.loads(made.stdout)["partitions"]
+
+    def start(self, name, *seeds):
+        words = command(
+            "crawl", *seeds, "--cluster", self.file, "-o", self.folder / name, "--hosts", self.served.hosts_file,
+            "--delay", str(DELAY), "--delay-factor", "0", "--no-sitemaps",
+        )  # fmt: skip
+        with (self.folder / f"{name}.err").open("ab") as log:
+            self.running[name] = subprocess.Popen(words, env=environment(), stdin=subprocess.DEVNULL, stderr=log)
+
+    def end(self):
+        for process in self.running.values():
+            if process.poll() is None:
+                process.send_signal(signal.SIGCONT)
+                process.kill()
+            process.wait()
+
+    def lose(self, name):
+        """Kills a node, and its disk is lost."""
+        process = self.running.pop(name)
+        process.kill()
+        process.wait()
+        shutil.rmtree(self.folder / name)
+
+    def told(self, name):
+        return (self.folder / f"{name}.err").read_text()
+
+    @property
+    def asked(self):
+        log = self.served.log_file
+        return log.read_text().count("\n") if log.exists() else 0
+
+    def until(self, happened):
+        ends = time.monotonic() + SECONDS_MAX
+        while not happened():
+            assert time.monotonic() < ends, {name: self.told(name)[-1000:] for name in self.running}
+            time.sleep(0.1)
+
+    def finish(self):
+        """Waits until all nodes have ended, and checks what all rows have in common. Returns the requests in excess."""
+        self.until(lambda: all(process.poll() is not None for process in self.running.values()))
+        pages = [line for name in self.running for line in lines(self.folder / name / "pages.jsonl")]
+        fetched = Counter(line["url"] for line in pages)
+        assert self.served.web.must_fetch() <= set(fetched)
+        assert {1} == set(fetched.values())
+        assert len(pages) == len({line["token"] for line in pages})
+        assert [] == judge(self.served.log_file, delay=DELAY).breaches
+        asked = Counter()
+        for line in self.served.log_file.read_text().splitlines():
+            record = json.loads(line)
+            if record["path"] != "/robots.txt":
+                asked[record["host"], record["path"]] += 1
+        return sum(count - 1 for count in asked.values())
+
+
+@pytest.fixture
+def nodes(kafka, tmp_path):
+    with web(tmp_path / "web", hosts=20, pages=400, suffix="test") as served:
+        running = Nodes(tmp_path, kafka, served)
+        running.start("a", f"@{served.seeds_file}")
+        running.start("b")
+        running.start("c")
+        yield running
+        running.end()
+
+
+def test_the_partitions_of_a_killed_node_whose_disk_is_lost_are_crawled_by_the_others(nodes):
+    nodes.until(lambda: nodes.asked > BEGUN)
+    nodes.lose("b")
+    again = nodes.finish()
+    assert [0, 0] == [process.returncode for process in nodes.running.values()]
+    assert again < BEGUN * 2  # at most what the lost node had, and it had not noted all
+
+
+def test_a_node_that_leaves_gives_its_partitions_away_and_nothing_is_fetched_twice(nodes):
+    nodes.until(lambda: nodes.asked > BEGUN)
+    nodes.start("d")
+    nodes.running["b"].send_signal(signal.SIGTERM)
+    assert 0 == nodes.finish()
+    assert [0, 4, 0, 0] == [nodes.running[name].returncode for name in "abcd"]
+    parts = [len(lines(nodes.folder / name / "pages.jsonl")) for name in "abcd"]
+    assert sum(parts) == len(nodes.served.web.must_fetch())
+
+
+def test_a_node_that_is_paused_past_its_tenure_sends_nothing_and_writes_nothing_when_it_wakes(nodes):
+    nodes.until(lambda: nodes.asked > BEGUN)
+    before = nodes.told("b")
+    nodes.running["b"].send_signal(signal.SIGSTOP)
+    began = time.monotonic()
+    nodes.until(lambda: time.monotonic() - began > 30)
+    nodes.running["b"].send_signal(signal.SIGCONT)
+    nodes.finish()
+    assert [0, 0, 0] == [process.returncode for process in nodes.running.values()]
+    assert "another node owns partition" in nodes.told("b")[len(before) :]
