@@ -246,6 +246,7 @@ LINKS_CARRIED_AT_ONCE = 2_000  # of one partition
 PLACES_FILE_BYTES_MAX = 1 << 20  # 4,096 partitions of 60 bytes
 NODE_FILE_BYTES_MAX = 64 << 10
 WORDS_READ_RECORDS = 5_000  # of the newest: a minute of 80 nodes
+CLUSTER_LOOK_SECONDS = 1.0  # the longest time between two looks at a store
 PARTITIONS_MAX = 4_096  # one slot each
 CHANGELOG_MARK_RECORDS = 64  # a place in the changelog from which a reader may begin, each so many records
 SNAPSHOT_PIECE_BYTES = 1 << 20

@@ -10,13 +10,13 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Annotated, Any, cast
 
 import msgspec
 
 from outrider.errors import SettingsError
 from outrider.journey import Link
-from outrider.limits import CHANGELOG_RECORD_BYTES_MAX, SLOTS
+from outrider.limits import CHANGELOG_RECORD_BYTES_MAX, DEPTH_MAX, SLOTS
 
 Parcel = tuple[object, ...]
 _BYTES_AT = (11, 14)
@@ -34,8 +34,8 @@ class OfProgram(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A link of any program."""
 
     url: str
-    depth: int = 0
-    priority: float | None = None
+    depth: Annotated[int, msgspec.Meta(ge=0, le=DEPTH_MAX)] = 0
+    priority: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
     crawl: str = "default"
     key: str | None = None
     referrer: str | None = None
@@ -101,6 +101,8 @@ def unpacked(octets: bytes) -> list[Parcel] | Link | Refused:
 
 
 def _parcel(row: list[Any]) -> Parcel:
+    if len(row) <= _BYTES_AT[-1]:
+        raise ValueError("a parcel has 15 fields")
     for place in _BYTES_AT:
         row[place] = base64.b64decode(row[place], validate=True)
     if not 0 <= int(row[2]) < SLOTS:

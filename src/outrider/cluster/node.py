@@ -250,7 +250,7 @@ class ClusterNode:
             if place.wanted and store is None and now >= place.failed_until and not self._stop.is_set():
                 place.busy = True
                 self._works.submit(self._working, number, self._claim)
-            elif store is not None and (not place.wanted or not store.is_held):
+            elif store is not None and (not place.wanted or not store.holds()):
                 place.busy = True
                 self._works.submit(self._working, number, self._leave)
 
@@ -300,10 +300,16 @@ class ClusterNode:
             addresses="errands",
             output=True,
         )
-        owned.changelog.keep()
         store = OwnStore(number, owned)
-        place.received = place.noted = int(owned.frontier.watermarks().get(_LINKS, b"0"))
-        self._watcher.opened(store, claimed)
+        try:
+            owned.changelog.keep()
+            place.received = place.noted = int(owned.frontier.watermarks().get(_LINKS, b"0"))
+            self._watcher.opened(store, claimed)
+        except (StoreFailedError, ClosedError):
+            if store.holds():
+                raise
+            owned.drop()
+            return  # another node has claimed it meanwhile
         self.stores.add(store)
 
     def _pause(self) -> None:
@@ -314,12 +320,12 @@ class ClusterNode:
         store = self.stores.get(number)
         if store is None:
             return
-        if not store.is_held:
+        if not store.holds():
             self._lose(store)
             return
         store.leaves = True
         end = time.monotonic() + NODE_LEAVE_SECONDS_MAX
-        while store.leased and time.monotonic() < end and store.is_held:
+        while store.leased and time.monotonic() < end and store.holds():
             self._watcher.wake()
             time.sleep(_STEP_SECONDS)
             if self._places[number].wanted and not self._stop.is_set():
@@ -336,7 +342,7 @@ class ClusterNode:
             self._upload(store)
             store.owned.give_up()
         except (StoreFailedError, ClosedError):
-            if store.is_held:
+            if store.holds():
                 raise
             self._lose(store)
 

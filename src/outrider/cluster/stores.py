@@ -12,7 +12,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol, TypeVar
+from functools import partial
+from typing import Any, Protocol, TypeVar
 
 from outrider.clock import Instant, wall
 from outrider.cluster.description import ClusterManifest
@@ -31,11 +32,10 @@ from outrider.journey import (
     State,
     UrlStatus,
 )
-from outrider.limits import CLUSTER_STORES_AT_ONCE, CLUSTER_WAIT_SECONDS, TOKEN_BITS
+from outrider.limits import CLUSTER_LOOK_SECONDS, CLUSTER_STORES_AT_ONCE, CLUSTER_WAIT_SECONDS, TOKEN_BITS
 from outrider.url import UrlBatch
 
 T = TypeVar("T")
-NEVER: Final = float("inf")
 
 
 @dataclass(eq=False)
@@ -55,8 +55,7 @@ class OwnStore:
         """Its frontier."""
         return self.owned.frontier
 
-    @property
-    def is_held(self) -> bool:
+    def holds(self) -> bool:
         """Whether this node still owns the partition, as far as it knows."""
         return self.owned.is_open and self.owned.changelog.is_held
 
@@ -132,7 +131,7 @@ class OwnStores:
         try:
             yield
         except (StoreFailedError, ClosedError):
-            if store.is_held:
+            if store.holds():
                 raise
             self._lost(store.number)
 
@@ -140,13 +139,21 @@ class OwnStores:
         """Calls several stores at once. None for one whose claim was lost meanwhile."""
 
         def made(store: OwnStore) -> T | None:
+            answers: list[T] = []
             with self.may_be_lost(store):
-                return work(store)
-            return None
+                answers.append(work(store))
+            return answers[0] if answers else None
 
         if len(stores) < 2:
             return [made(store) for store in stores]
         return list(self._pool.map(made, stores))
+
+    def _asked(self, store: OwnStore | None, work: Callable[[OwnStore], T], other: T) -> T:
+        """Asks one store. other: the answer where this node has no store, or not any more."""
+        if store is None:
+            return other
+        (answer,) = self.each([store], work)
+        return other if answer is None else answer
 
     def _of_host(self, host: str) -> OwnStore | None:
         return self._of_urls([f"http://{host}/"])[0]
@@ -183,7 +190,9 @@ class OwnStores:
             store.lsn = max(store.lsn, leases.lsn)
             if len(leases) < share:
                 ready = store.frontier.next_ready_seconds()
-                store.ready_at = NEVER if ready is None else time.monotonic() + ready
+                # Leases of a former owner end by time alone, so a store is asked again in any case.
+                longest = CLUSTER_LOOK_SECONDS if ready is None else min(ready, CLUSTER_LOOK_SECONDS)
+                store.ready_at = time.monotonic() + longest
             return leases
 
         found = [one for one in self.each(stores, made) if one is not None]
@@ -262,8 +271,9 @@ class OwnStores:
         """Returns when a store may have leases. Links of other nodes arrive at any time, so the wait is short."""
         if self.is_finished:
             return None
-        first = min((one.ready_at for one in self.all() if not one.leaves), default=NEVER)
-        return max(0.0, min(first - time.monotonic(), CLUSTER_WAIT_SECONDS))
+        soon = time.monotonic() + CLUSTER_WAIT_SECONDS
+        first = min((one.ready_at for one in self.all() if not one.leaves), default=soon)
+        return max(0.0, min(first, soon) - time.monotonic())
 
     def finished(self) -> bool:
         """Whether the whole crawl is over."""
@@ -272,17 +282,15 @@ class OwnStores:
     def at_limit(self) -> bool:
         """Whether all own stores are at a limit."""
         stores = self.all()
-        return bool(stores) and all(one.frontier.at_limit() for one in stores)
+        return bool(stores) and all(self._asked(one, lambda store: store.frontier.at_limit(), False) for one in stores)
 
     def set_delay(self, delay_seconds: float | None, key: str) -> int:
         """As the frontier's, for the host's own store."""
-        store = self._of_host(key)
-        return store.frontier.set_delay(delay_seconds, key) if store is not None else 0
+        return self._asked(self._of_host(key), lambda store: store.frontier.set_delay(delay_seconds, key), 0)
 
     def set_limit(self, limit: int | None, key: str) -> int:
         """As the frontier's, for the host's own store."""
-        store = self._of_host(key)
-        return store.frontier.set_limit(limit, key) if store is not None else 0
+        return self._asked(self._of_host(key), lambda store: store.frontier.set_limit(limit, key), 0)
 
     def set_addresses(self, addresses: Mapping[str, str | None]) -> int:
         """As the frontier's."""
@@ -291,19 +299,22 @@ class OwnStores:
         for host, store in zip(hosts, self._of_urls([f"http://{host}/" for host in hosts]), strict=True):
             if store is not None:
                 some.setdefault(store.number, {})[host] = addresses[host]
-        return sum(self._stores[number].frontier.set_addresses(told) for number, told in some.items())
+        return sum(
+            self._asked(self._stores.get(number), partial(_set_addresses, told), 0) for number, told in some.items()
+        )
 
     def seen_content(self, digests: Sequence[bytes]) -> list[bool]:
         """Whether a page of an own store has such a content."""
         seen = [False] * len(digests)
         for store in self.all():
-            seen = [one or other for one, other in zip(seen, store.frontier.seen_content(digests), strict=True)]
+            here = self._asked(store, lambda store: store.frontier.seen_content(digests), seen)
+            seen = [one or other for one, other in zip(seen, here, strict=True)]
         return seen
 
     def status(self, url: str) -> UrlStatus:
         """As the frontier's. A URL of another node is not known here."""
-        store = self._of_urls([url])[0]
-        return store.frontier.status(url) if store is not None else UrlStatus(url, State.UNKNOWN)
+        unknown = UrlStatus(url, State.UNKNOWN)
+        return self._asked(self._of_urls([url])[0], lambda store: store.frontier.status(url), unknown)
 
     def queue_errands(self, kind: str, urls: str | Sequence[str]) -> list[Code]:
         """As the frontier's. An errand to a host of another node is out of scope."""
@@ -314,26 +325,24 @@ class OwnStores:
             if store is not None:
                 rows.setdefault(store.number, []).append(row)
         for number, places in rows.items():
-            answers = self._stores[number].frontier.queue_errands(kind, [wanted[row] for row in places])
+            some = [wanted[row] for row in places]
+            answers = self._asked(
+                self._stores.get(number),
+                partial(_queue_errands, kind, some),
+                [Code.OUT_OF_SCOPE] * len(some),
+            )
             for row, code in zip(places, answers, strict=True):
                 codes[row] = code
-            self._stores[number].touch()
+            if (store := self._stores.get(number)) is not None:
+                store.touch()
         return codes
 
     def robots_allow(self, urls: Sequence[str]) -> list[bool | None]:
         """As the frontier's; None for a URL of another node."""
         return [
-            store.frontier.robots_allow([url])[0] if store is not None else None
+            self._asked(store, partial(_robots_allow, url), None)
             for url, store in zip(urls, self._of_urls(urls), strict=True)
         ]
-
-    def sum_of(self, numbers: Callable[[OwnStore], Mapping[str, int]]) -> dict[str, int]:
-        """Returns the sums of numbers over all own stores."""
-        total: dict[str, int] = {}
-        for store in self.all():
-            for name, number in numbers(store).items():
-                total[name] = total.get(name, 0) + number
-        return total
 
     def projection(self, stream: str) -> tuple[int, int]:
         """The length of a line file of the node."""
@@ -354,3 +363,16 @@ class OwnStores:
     def lines(self, stream: str, after: int) -> Iterator[tuple[int, bytes]]:
         """No lines: those of a store are written when it is opened."""
         return iter(())
+
+
+def _set_addresses(addresses: Mapping[str, str | None], store: OwnStore) -> int:
+    return int(store.frontier.set_addresses(addresses))
+
+
+def _queue_errands(kind: str, urls: Sequence[str], store: OwnStore) -> list[Code]:
+    return list(store.frontier.queue_errands(kind, urls))
+
+
+def _robots_allow(url: str, store: OwnStore) -> bool | None:
+    (answer,) = store.frontier.robots_allow([url])
+    return answer if answer is None else bool(answer)

@@ -1,0 +1,289 @@
+"""The parts of a cluster without Kafka: its file, its manifest, links as records, places of files, several stores as
+one frontier."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from outrider import Frontier
+from outrider.cluster.description import (
+    ClusterManifest,
+    check_partitions,
+    new_manifest,
+    read_cluster_file,
+)
+from outrider.cluster.links import Refused, packed_links, packed_parcels, unpacked
+from outrider.cluster.places import OutputOwner, Places
+from outrider.cluster.stores import OwnStore, OwnStores
+from outrider.errors import ClosedError, DamagedStoreError, ForeignStoreError, NamedPathError, SettingsError
+from outrider.journey import Code, Link, Settled, State
+from outrider.limits import CHANGELOG_RECORD_BYTES_MAX, SLOTS, TOKEN_BITS
+from outrider.storage.memory import MemoryFiles
+from outrider.url import UrlBatch
+
+GOOD = 'name = "example"\nkafka = "one:9092,two:9092"\nobjects = "s3://bucket/prefix"\n'
+
+
+@pytest.fixture
+def write(tmp_path):
+    def written(text):
+        path = tmp_path / "cluster.toml"
+        path.write_text(text)
+        return str(path)
+
+    return written
+
+
+def manifest(partitions=4):
+    return new_manifest("example", partitions, created="2026-01-01T00:00:00Z", random_bytes=bytes(range(48)))
+
+
+def test_the_file_of_a_cluster_has_three_lines(write):
+    found = read_cluster_file(write(GOOD))
+    assert ("example", "one:9092,two:9092", "s3://bucket/prefix") == (found.name, found.kafka, found.objects)
+    assert "example.facts" == found.topic("facts")
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("name = ", "TOML"),
+        (GOOD + "broker = 1\n", "'broker'"),
+        (GOOD.replace('"example"', '"Ex ample"'), "name is"),
+        (GOOD.replace('"example"', "3"), "name is missing"),
+        (GOOD.replace("one:9092,two:9092", "one"), "kafka is"),
+        (GOOD.replace('objects = "s3://bucket/prefix"', ""), "objects is missing"),
+        ("#" * 70_000, "too large"),
+    ],
+)
+def test_a_wrong_file_is_refused_with_the_field_and_an_example(write, text, named):
+    with pytest.raises(SettingsError, match=named) as refused:
+        read_cluster_file(write(text))
+    assert "cluster.toml" in str(refused.value)
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(NamedPathError, match=r"nothing\.toml"):
+        read_cluster_file(str(tmp_path / "nothing.toml"))
+
+
+@pytest.mark.parametrize("count", [0, 3, 8_192, -4])
+def test_partitions_are_a_power_of_two_up_to_the_number_of_slots(count):
+    with pytest.raises(SettingsError, match="power of two"):
+        check_partitions(count)
+
+
+def test_a_manifest_of_another_release_or_no_manifest_is_refused():
+    good = manifest()
+    assert good == ClusterManifest.of_octets(good.octets(), "there")
+    for change, error, named in (
+        ({"format": 99}, ForeignStoreError, "newer"),
+        ({"spelling": "0"}, ForeignStoreError, "spelling"),
+        ({"public_suffixes": "1999"}, ForeignStoreError, "public suffixes"),
+        ({"partitions": "many"}, DamagedStoreError, "no manifest"),
+    ):
+        told = {**json.loads(good.octets()), **change}
+        with pytest.raises(error, match=named):
+            ClusterManifest.of_octets(json.dumps(told).encode(), "there")
+
+
+def test_the_partition_of_a_url_is_that_whose_store_accepts_it():
+    good = manifest(8)
+    urls = [f"http://www.site{number}.test/a" for number in range(40)] + ["no url"]
+    numbers = good.partitions_of(UrlBatch.of(urls)).tolist()
+    assert -1 == numbers.pop()
+    assert len(set(numbers)) > 4
+    for url, number in zip(urls, numbers, strict=False):
+        partition = good.partition(number)
+        with Frontier.open(MemoryFiles(), slots=partition.slots, keys=partition.keys) as frontier:
+            assert [Code.NEW] == frontier.discover([url])
+
+
+def outbox(partition):
+    with Frontier.open(MemoryFiles(), slots=partition.slots, keys=partition.keys, robots="caller") as frontier:
+        frontier.discover([Link(f"http://site{n}.test/", metadata={"n": n}, depth=2) for n in range(30)])
+        return frontier.outbox(1_000)
+
+
+def test_parcels_survive_their_record_and_large_ones_are_divided():
+    parcels = outbox(manifest().partition(0))
+    record, count = packed_parcels(0, parcels)
+    assert len(parcels) == count
+    assert parcels == unpacked(record)
+    large = [(*parcel[:10], "r" * 8_000, *parcel[11:]) for parcel in parcels] * 10
+    record, count = packed_parcels(0, large)
+    assert 0 < count < len(large)
+    assert len(record) <= CHANGELOG_RECORD_BYTES_MAX
+    assert large[:count] == unpacked(record)
+
+
+def test_a_link_of_another_program_is_json_and_everything_else_is_refused_with_a_reason():
+    link = Link("http://site.test/a", depth=3, priority=0.25, metadata={"from": "feed"}, key="k")
+    (record,) = packed_links([link])
+    found = unpacked(record)
+    assert (link.url, 3, 0.25, {"from": "feed"}, "k") == (
+        found.url, found.depth, found.priority, found.metadata, found.key,
+    )  # fmt: skip
+    assert "http://x.test/" == unpacked(b'{"url": "http://x.test/"}').url
+    for octets in (
+        b"", b"\xff\xfe", b"[]", b"{}", b'{"url": 3}', b'{"url": "http://x.test/", "extra": 1}', b"[" * 90_000,
+        b'{"from": 0, "links": [[1, 2]]}', b'{"from": 0, "links": [[0,1,9999,"","",0,0.5,0,0,0,"","","u",0,""]]}',
+        b'{"url": "http://x.test/", "depth": -1}', b'{"url": "http://x.test/", "priority": 7}',
+    ):  # fmt: skip
+        refused = unpacked(octets)
+        assert isinstance(refused, Refused), octets[:60]
+        assert refused.reason
+
+
+class Changelog:
+    """That of a store that this node owns until `lose`."""
+
+    def __init__(self):
+        self.is_held, self.epoch, self.lsn = True, 1, 7
+
+    def may_request(self):
+        return self.is_held
+
+
+class Owned:
+    def __init__(self, frontier):
+        self.frontier, self.changelog, self.is_open = frontier, Changelog(), True
+
+
+class Several:
+    """Two stores of a cluster of two partitions."""
+
+    def __init__(self):
+        self.manifest, self.sent, self.lost = manifest(2), [], []
+        self.files = MemoryFiles()
+        self.places = Places(self.files, ["pages", "politeness"])
+        self.all = OwnStores(self.manifest, send=self.sent.extend, lost=self.lost.append, places=self.places)
+        for number in range(2):
+            partition = self.manifest.partition(number)
+            frontier = Frontier.open(
+                MemoryFiles(), slots=partition.slots, keys=partition.keys, robots="caller", output=True,
+                settings={"delay": 0.0, "delay_factor": 0.0},
+            )  # fmt: skip
+            self.all.add(OwnStore(number, Owned(frontier)))
+
+    def fill(self, count=20):
+        for store in self.all.all():
+            store.frontier.discover([f"http://site{n}.test/" for n in range(count)])
+
+
+@pytest.fixture
+def several():
+    made = Several()
+    yield made
+    made.all.close()
+
+
+def test_leases_come_from_all_stores_and_outcomes_return_to_their_own(several):
+    several.fill()
+    leases = several.all.lease(10)
+    assert 10 == len(leases)
+    assert {0, 1} == {token >> TOKEN_BITS for token in leases.tokens}
+    report = several.all.report([lease.done(seconds=0.0, links=["http://site1.test/x"]) for lease in leases])
+    assert {Settled.OK} == set(report.outcomes)
+    done = sum(store.frontier.statistics()["urls"]["done"] for store in several.all.all())
+    assert 10 == done
+    assert not any(store.leased for store in several.all.all())
+    assert [State.DONE] * 10 == [several.all.status(lease.url).state for lease in leases]
+
+
+def test_outcomes_of_a_partition_that_another_node_owns_are_stale_and_send_no_request(several):
+    several.fill()
+    leases = several.all.lease(10)
+    store = several.all.get(1)
+    store.owned.changelog.is_held = False
+    store.frontier.close()
+    report = several.all.report([lease.done(seconds=0.0) for lease in leases])
+    stale = [code is Settled.STALE for code in report.outcomes]
+    assert [lease.token >> TOKEN_BITS == 1 for lease in leases] == stale
+    assert {1} == set(several.lost)
+    assert [token >> TOKEN_BITS == 0 for token in leases.tokens] == [several.all.may_request(t) for t in leases.tokens]
+    several.all.remove(1)
+    assert {Settled.STALE} == set(several.all.extend([t for t in leases.tokens if t >> TOKEN_BITS == 1], 5.0))
+
+
+def test_a_store_that_fails_for_another_reason_is_not_taken_for_lost(several):
+    several.fill()
+    several.all.get(1).frontier.close()
+    with pytest.raises(ClosedError):
+        several.all.lease(10)
+
+
+def test_a_store_that_leaves_leases_nothing_more(several):
+    several.fill()
+    several.all.get(1).leaves = True
+    assert {0} == {token >> TOKEN_BITS for token in several.all.lease(20).tokens}
+
+
+def test_seeds_and_canonical_links_are_sent_to_their_partitions(several):
+    assert [Code.HELD, Code.HELD] == several.all.discover(["http://site1.test/", Link("http://site2.test/")])
+    assert ["http://site1.test/", "http://site2.test/"] == [link.url for link in several.sent]
+
+
+def test_places_are_kept_with_the_epoch_of_the_claim(several):
+    store = several.all.get(0)
+    store.lsn = 5
+    several.places.note_projection("pages", 120, 0)
+    several.places.note_watermark("pages chain", b'[120,"ab"]')
+    several.places.commit([store], several.all.each)
+    again = Places(several.files, ["pages", "politeness"])
+    assert (120, 1) == again.projection("pages")
+    assert {"pages chain": b'[120,"ab"]'} == again.watermarks()
+    assert 5 == again.of_store(store, OutputOwner("here", epoch=1))
+    assert again.of_store(store, OutputOwner("here", epoch=2)) is None
+    assert (120, 5) == store.frontier.projection("pages")
+
+
+def test_a_store_says_who_writes_its_lines(several):
+    store = several.all.get(0)
+    assert OutputOwner.of(store) is None
+    OutputOwner("node", 3, closed=True).note(store)
+    assert OutputOwner("node", 3, closed=True) == OutputOwner.of(store)
+
+
+def test_pages_that_are_put_back_are_fetched_without_validators(several):
+    store = several.all.get(0)
+    url = next(
+        f"http://site{n}.test/" for n in range(20) if store.frontier.discover([f"http://site{n}.test/"]) == [Code.NEW]
+    )
+    (lease,) = store.frontier.lease(1)
+    store.frontier.report(
+        [lease.done(seconds=0.0, etag='"1"', digest=b"d" * 20, last_modified="Sat, 28 Nov 2026 09:11:33 GMT")]
+    )
+    assert 1 == store.frontier._put_back([url, "http://never-seen.test/"])
+    (again,) = store.frontier.lease(1)
+    assert (url, None, None, None) == (again.url, again.etag, again.last_modified, again.digest)
+    assert again.token != lease.token
+
+
+def test_a_link_of_another_partition_is_judged_by_its_own_scope_and_sent_once():
+    partition = manifest(2).partition(0)
+    with Frontier.open(
+        MemoryFiles(), slots=partition.slots, keys=partition.keys, robots="caller",
+        settings={"scope": "host", "delay": 0.0, "delay_factor": 0.0},
+    ) as frontier:  # fmt: skip
+        codes = dict(zip(HOSTS, frontier.discover(HOSTS), strict=True))
+        own = [url for url, code in codes.items() if code is Code.NEW]
+        other = [url for url, code in codes.items() if code is Code.HELD]
+        assert len(own) + len(other) == len(HOSTS)
+        assert own
+        assert other
+        frontier.delivered({int(parcel[0]): int(parcel[1]) for parcel in frontier.outbox(1_000)})
+        (lease,) = frontier.lease(1)
+        links = [f"{other[0]}new", f"{other[0]}new", "http://no-seed-here.test/", *other]
+        report = frontier.report([lease.done(seconds=0.0, links=links)])
+        assert Code.HELD is report.links[0][0]
+        assert {Code.KNOWN} == set(report.links[0][3:])  # they were sent lately
+        sent = [parcel[12] for parcel in frontier.outbox(1_000)]
+        assert 1 == sent.count(f"{other[0]}new")
+        assert not set(other) & set(sent)
+
+
+HOSTS = [f"http://site{number}.test/" for number in range(12)]
+assert SLOTS == 4_096, "the tests count partitions of slots"
