@@ -111,19 +111,29 @@ class Brokers:
             raise ForeignStoreError(
                 f"the topic {self.file.topic('facts')} has {found} partitions, but the cluster has {partitions}"
             )
-        resources = [
-            self._library.admin.ConfigResource(self._library.admin.ResourceType.TOPIC, self.file.topic(which))
-            for which in ("facts", "urls")
-        ]
-        for resource, future in admin.describe_configs(resources, request_timeout=KAFKA_SECONDS_MAX).items():
-            with self._ours(f"the settings of the topic {resource.name} cannot be read"):
-                config = future.result(KAFKA_SECONDS_MAX)
+        for which in ("facts", "urls"):
+            config = self._settings_of(self.file.topic(which), end)
             for name, wanted in _KEPT.items():
                 if config[name].value != wanted:
                     raise SettingsError(
-                        f"the topic {resource.name} has {name}={config[name].value}, so Kafka would drop records that "
-                        f"are needed; set {name}={wanted}"
+                        f"the topic {self.file.topic(which)} has {name}={config[name].value}, so Kafka would drop "
+                        f"records that are needed; set {name}={wanted}"
                     )
+
+    def _settings_of(self, topic: str, end: float) -> Any:
+        """Returns the settings of a topic. A new topic is not known to all brokers at once: tries until `end`."""
+        kinds = self._library.admin
+        while True:
+            resource = kinds.ConfigResource(kinds.ResourceType.TOPIC, topic)
+            asked = self._administrator().describe_configs([resource], request_timeout=KAFKA_SECONDS_MAX)
+            with self._ours(f"the settings of the topic {topic} cannot be read"):
+                try:
+                    return asked[resource].result(KAFKA_SECONDS_MAX)
+                except self._library.KafkaException as error:
+                    unknown = error.args[0].code() == self._library.KafkaError.UNKNOWN_TOPIC_OR_PART
+                    if not unknown or time.monotonic() > end:
+                        raise
+            time.sleep(_POLL_SECONDS)
 
     def _administrator(self) -> Any:
         with self._making:

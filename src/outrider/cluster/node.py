@@ -136,6 +136,7 @@ class ClusterNode:
         self._places = [_Place() for _ in range(manifest.partitions)]
         self._stop = threading.Event()
         self._turn = threading.Lock()
+        self._closing = False
         self._works = ThreadPoolExecutor(CLUSTER_STORES_AT_ONCE, thread_name_prefix="outrider-claims")
         self._threads: list[threading.Thread] = []
         self._round = 0
@@ -183,23 +184,33 @@ class ClusterNode:
 
     def close(self) -> None:
         """Gives all partitions up, and leaves the group."""
+        self._closing = True
         self._want(frozenset())
         end = time.monotonic() + NODE_LEAVE_SECONDS_MAX
         while (self.stores.all() or any(place.busy for place in self._places)) and time.monotonic() < end:
             self._arrange()
             time.sleep(_STEP_SECONDS)
         self._stop.set()
-        for thread in self._threads:
-            thread.join()
         for store in self.stores.all():  # could not be given up: another node claims it after its tenure
             self.stores.remove(store.number)
             store.owned.drop()
-        self._works.shutdown()
-        self.stores.close()
+        self._end_threads()
         if self._membership is not None:
             self._membership.close()
         with contextlib.suppress(UnreachableError):
             self._brokers.records("words").send(self._word([], ended=True)).offset()
+
+    def abandon(self) -> None:
+        """Ends the threads after a failed start; this node owns nothing yet, or another node claims it later."""
+        self._closing = True
+        self._end_threads()
+
+    def _end_threads(self) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()
+        self._works.shutdown()
+        self.stores.close()
 
     # -- threads ------------------------------------------------------------------------------------------------------
 
@@ -232,7 +243,7 @@ class ClusterNode:
         """Changes which partitions this node should own. wait: returns when the others are given up, so that the group
         gives them to other nodes only then."""
         for number, place in enumerate(self._places):
-            place.wanted = number in partitions
+            place.wanted = number in partitions and not self._closing
         end = time.monotonic() + NODE_LEAVE_SECONDS_MAX
         while wait and time.monotonic() < end and not self._stop.is_set():
             self._arrange()
@@ -242,6 +253,10 @@ class ClusterNode:
 
     def _arrange(self) -> None:
         """Begins to claim partitions that this node should own, and to give up the others."""
+        with self._turn:
+            self._arrange_alone()
+
+    def _arrange_alone(self) -> None:
         now = time.monotonic()
         for number, place in enumerate(self._places):
             if place.busy:

@@ -18,7 +18,7 @@ from typing import Any, Protocol, TypeVar
 from outrider.clock import Instant, wall
 from outrider.cluster.description import ClusterManifest
 from outrider.cluster.owning import Owned
-from outrider.errors import ClosedError, StoreFailedError
+from outrider.errors import ClosedError, StoreFailedError, StoreFullError
 from outrider.journey import (
     Code,
     LeaseBatch,
@@ -91,6 +91,8 @@ class OwnStores:
         self._turn = 0
         self._lock = threading.Lock()
         self._pool = ThreadPoolExecutor(CLUSTER_STORES_AT_ONCE, thread_name_prefix="outrider-stores")
+        self._answers: dict[int, tuple[Settled, tuple[Code, ...]]] = {}  # whose caller did not get them, by token
+        self._lines: list[Line] = []  # of these
         self.is_finished = False
         """Whether the whole crawl is over."""
 
@@ -184,8 +186,14 @@ class OwnStores:
         share = -(-want // len(stores))
         how = {name: value for name, value in how.items() if name != "request_id"}
 
+        full: list[StoreFullError] = []
+
         def made(store: OwnStore) -> LeaseBatch:
-            leases: LeaseBatch = store.frontier.lease(share, **how)
+            try:
+                leases: LeaseBatch = store.frontier.lease(share, **how)
+            except StoreFullError as error:
+                full.append(error)
+                return LeaseBatch()
             store.leased.update(leases.tokens)
             store.lsn = max(store.lsn, leases.lsn)
             if len(leases) < share:
@@ -196,6 +204,8 @@ class OwnStores:
             return leases
 
         found = [one for one in self.each(stores, made) if one is not None]
+        if full and not any(found):
+            raise full[0]
         return LeaseBatch(
             [lease for one in found for lease in one], lines=[line for one in found for line in one.lines]
         )
@@ -212,27 +222,34 @@ class OwnStores:
         assert not isinstance(outcomes, OutcomeBatch)
         rows: dict[int, list[int]] = {}
         for row, outcome in enumerate(outcomes):
-            rows.setdefault(outcome.token >> TOKEN_BITS, []).append(row)
-        codes: list[Settled] = [Settled.STALE] * len(outcomes)
-        found: list[tuple[Code, ...]] = [()] * len(outcomes)
+            if outcome.token not in self._answers:
+                rows.setdefault(outcome.token >> TOKEN_BITS, []).append(row)
+        full: list[StoreFullError] = []
         stores = [store for number in rows if (store := self._stores.get(number)) is not None]
 
-        def made(store: OwnStore) -> Report:
-            report: Report = store.frontier.report([outcomes[row] for row in rows[store.number]])
+        def made(store: OwnStore) -> Report | None:
+            try:
+                report: Report = store.frontier.report([outcomes[row] for row in rows[store.number]])
+            except StoreFullError as error:
+                full.append(error)
+                return None
             store.lsn = max(store.lsn, report.lsn)
             store.leased.difference_update(outcomes[row].token for row in rows[store.number])
             store.touch()
             return report
 
-        lines: list[Line] = []
         for store, report in zip(stores, self.each(stores, made), strict=True):
             if report is None:
                 continue
-            lines += report.lines
+            self._lines += report.lines
             for place, row in enumerate(rows[store.number]):
-                codes[row] = report.outcomes[place]
-                found[row] = report.links[place] if place < len(report.links) else ()
-        return Report(tuple(codes), tuple(found), tuple(lines))
+                links_of = report.links[place] if place < len(report.links) else ()
+                self._answers[outcomes[row].token] = report.outcomes[place], links_of
+        if full:
+            raise full[0]  # the same outcomes are reported again, and those of other stores keep their answers
+        answers = [self._answers.pop(outcome.token, (Settled.STALE, ())) for outcome in outcomes]
+        lines, self._lines = tuple(self._lines), []
+        return Report(tuple(code for code, _ in answers), tuple(row for _, row in answers), lines)
 
     def _settled(self, tokens: Sequence[int], work: Callable[[OwnStore, list[int]], list[Settled]]) -> list[Settled]:
         by_store: dict[int, list[int]] = {}

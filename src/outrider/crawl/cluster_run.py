@@ -52,7 +52,14 @@ from outrider.fetch.downloader import Downloader
 from outrider.frontier.verbs.census import ScheduleCounts
 from outrider.journey import Link
 from outrider.kernels import in_use
-from outrider.limits import NODE_FILE_BYTES_MAX, TENURE_SECONDS, TOKEN_BITS
+from outrider.limits import (
+    CARD_BYTES_MAX,
+    NODE_FILE_BYTES_MAX,
+    NODE_LEASE_SECONDS,
+    NODE_STORE_MEMORY_BYTES_MIN,
+    TENURE_SECONDS,
+    TOKEN_BITS,
+)
 from outrider.storage.files import Directory, read_whole, replace
 
 NODE_FILE: Final = "node.json"
@@ -85,7 +92,10 @@ class NodeEnd:
 
 
 class ClusterRun(CrawlLoop):
-    """One run of one node. `run` does it all."""
+    """One run of one node. `run` does it all. Its leases are short: if the node dies, their hosts wait for their ends."""
+
+    _lease_seconds = NODE_LEASE_SECONDS
+    _extend_seconds = NODE_LEASE_SECONDS / 2
 
     def __init__(
         self,
@@ -130,6 +140,7 @@ class ClusterRun(CrawlLoop):
             name = self._identity(manifest)
             self._brokers = Brokers(self._file, client=name, install=install_command("cluster"))
             self._brokers.check_topics(manifest.partitions)
+            memory = max(NODE_STORE_MEMORY_BYTES_MIN, CARD_BYTES_MAX // manifest.partitions)
             self._places = Places(self._own, list(FILES))
             end, _ = archive_end(path, None)
             self._places.archive = packed_watermark(end) if end is not None else None
@@ -141,7 +152,7 @@ class ClusterRun(CrawlLoop):
                 self,
                 self._places,
                 name=name,
-                settings=self._options.frontier_settings(),
+                settings={**self._options.frontier_settings(), "memory_bytes": memory},
                 seed=self._options.seed,
                 tenure_seconds=self._tenure,
             )
@@ -152,7 +163,11 @@ class ClusterRun(CrawlLoop):
             self._output.open()
             self._make_settler(self._files)
             self._node.start()
-            self._send_seeds()
+            try:
+                self._send_seeds()
+            except BaseException:
+                self._node.abandon()
+                raise
         except BaseException:
             self._own.close()
             self._files.close()

@@ -20,7 +20,7 @@ import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final, ParamSpec, TypeVar
+from typing import Any, ClassVar, Final, ParamSpec, TypeVar
 
 from outrider.clock import Instant, anchored, instant, wall
 from outrider.crawl.output.journal import JOURNAL_FILE, Journal
@@ -117,6 +117,9 @@ class CrawlLoop(ABC):
     """One run of one crawl; a subclass says where the frontier is and when the run is over. `stop` may be called from
     the event loop, twice for at once, and `stop_soon` from any thread."""
 
+    _lease_seconds: ClassVar = LEASE_SECONDS
+    _extend_seconds: ClassVar = EXTEND_SECONDS
+
     def __init__(
         self,
         options: CrawlOptions,
@@ -195,7 +198,7 @@ class CrawlLoop(ABC):
 
     def _extend(self, tokens: Sequence[int]) -> list[Settled]:
         """Extends leases, in a thread other than the writer thread. Raises OutriderError."""
-        return self._frontier.extend(tokens, LEASE_SECONDS)
+        return self._frontier.extend(tokens, self._lease_seconds)
 
     def _now(self) -> Instant:
         """The frontier's instant."""
@@ -263,6 +266,7 @@ class CrawlLoop(ABC):
             probes=Probes(frontier, options, files),
             reader=reader,
             failures=self._hook_failures,
+            lease_seconds=self._lease_seconds,
             say=self._say_soon if options.progress != "none" else lambda _: None,
             **more,
         )
@@ -545,7 +549,7 @@ class CrawlLoop(ABC):
             await asyncio.sleep(EXTEND_STEP_SECONDS)
             now = self._now()
             ends = self._until = {one.token: self._until.get(one.token, one.deadline) for one in self._held_leases()}
-            ending = {token for token, until in ends.items() if until < now + instant(EXTEND_SECONDS)}
+            ending = {token for token, until in ends.items() if until < now + instant(self._extend_seconds)}
             if not ending:
                 continue
             with contextlib.suppress(OutriderError):
@@ -553,7 +557,7 @@ class CrawlLoop(ABC):
                 for token, code in zip(tokens, await asyncio.to_thread(self._extend, tokens), strict=True):
                     ends[token] = now
                     if code is Settled.OK:
-                        ends[token] = now + instant(LEASE_SECONDS)
+                        ends[token] = now + instant(self._lease_seconds)
                         ending.remove(token)
             by = self._now() + instant(END_SECONDS)
             fetching.break_off([token for token in ending if ends[token] < by])

@@ -105,12 +105,13 @@ class Settler:
         told: Callable[[Settled], None] = lambda _: None,
         failures: HookFailures | None = None,
         say: Callable[[str], None] = lambda _: None,
+        lease_seconds: float = LEASE_SECONDS,
         draw: Callable[[int, tuple[int, int] | None], tuple[LeaseBatch, float | None]] | None = None,
     ) -> None:
         """tell: is called with each answered page once it is stored. reader: may have read some visits ahead. told: is
         called with the code of each page. failures: counts the failures of hooks. say: prints a line for people: the
         first failure of each class. draw: leases as `turn` does, if the frontier is elsewhere."""
-        self._say = say
+        self._say, self._lease_seconds = say, lease_seconds
         self._draw = draw or self._drawn
         self._failures = failures if failures is not None else HookFailures()
         self._told = told
@@ -151,7 +152,7 @@ class Settler:
 
     def _drawn(self, want: int, trains: tuple[int, int] | None) -> tuple[LeaseBatch, float | None]:
         """Leases, and the seconds until there are more."""
-        leases = self._frontier.lease(want, ttl_seconds=LEASE_SECONDS, errands=True, **train_arguments(trains))
+        leases = self._frontier.lease(want, ttl_seconds=self._lease_seconds, errands=True, **train_arguments(trains))
         if leases.lines:
             self._output.write(leases.lines, leases.lsn)
         if self._options.host:
