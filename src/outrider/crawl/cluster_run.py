@@ -92,7 +92,7 @@ class NodeEnd:
 
 
 class ClusterRun(CrawlLoop):
-    """One run of one node. `run` does it all. Its leases are short: if the node dies, their hosts wait for their ends."""
+    """One run of one node. `run` does it all. Its leases are short: the hosts of a dead node wait for their ends."""
 
     _lease_seconds = NODE_LEASE_SECONDS
     _extend_seconds = NODE_LEASE_SECONDS / 2
@@ -158,6 +158,7 @@ class ClusterRun(CrawlLoop):
             )
             self._stores = self._node.stores
             self._set_up(self._stores, self._files)
+            self._output.notes_alone = False
             self._journal.note("open", version=version(), kernels=in_use(), node=name, pid=os.getpid())
             write_settings(self._files, as_toml(self._options, self._sources))
             self._output.open()
@@ -278,13 +279,18 @@ class ClusterRun(CrawlLoop):
 
     def _lost(self, number: int) -> None:
         dropped = self._output.drop(lambda line: _partition_of(line) == number)
-        self._journal.note("lost", partition=number, lines=dropped)
+        if dropped:
+            self._journal.note("dropped", partition=number, lines=dropped)
 
     def _commit(self, more: Sequence[OwnStore] = ()) -> None:
-        """Notes how far the files reach. Raises StoreError."""
+        """Notes how far the files reach. First it asks whether this node still owns its partitions: lines of one that
+        another node owns now are removed, and noted lines count. Raises StoreError."""
+        stores = list({store.number: store for store in (*self._stores.all(), *more)}.values())
+        for store, kept in zip(stores, self._stores.each(stores, _keep), strict=True):
+            if kept is None:
+                self._lost(store.number)
         self._output.note()
-        stores = {store.number: store for store in (*self._stores.all(), *more)}
-        self._places.commit(list(stores.values()), self._stores.each)
+        self._places.commit([store for store in stores if store.holds()], self._stores.each)
 
     # -- the crawl ----------------------------------------------------------------------------------------------------
 
@@ -386,6 +392,11 @@ def _partition_of(line: bytes) -> int:
     """Returns the partition of a line, by its token."""
     told = msgspec.json.decode(line, type=_Tokens)
     return (told.token if told.page_token is None else told.page_token) >> TOKEN_BITS
+
+
+def _keep(store: OwnStore) -> bool:
+    store.owned.changelog.keep()
+    return True
 
 
 class _PageUrl(msgspec.Struct):

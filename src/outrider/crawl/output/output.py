@@ -99,6 +99,8 @@ class Output:
         """note: receives a sentence about an index that cannot be written; a crawl continues without one."""
         self.archive_synced: Instant = 0
         """The duration of all syncs of the archive."""
+        self.notes_alone = True
+        """Whether it notes its places after many lines by itself."""
         self._clock = clock
         self._note_text = note
         self._is_index_noted = False
@@ -244,7 +246,7 @@ class Output:
     def settle_debts(self) -> None:
         """Writes the lines that are owed. From time to time it notes the lengths of the files in the frontier."""
         self._append_owed()
-        if self._since_note >= NOTE_LINES:
+        if self.notes_alone and self._since_note >= NOTE_LINES:
             self.note()
 
     def check(self) -> None:
