@@ -67,8 +67,7 @@ async def between_stores(frontier: AsyncFrontier, place: Path) -> None:
             await one.discover([f"https://host{n}.example/" for n in range(8)])
             parcels = await one.outbox(100)
             print(await two.receive(parcels))
-            for source, sequence, *_ in parcels:
-                await one.delivered(source, sequence)
+            await one.delivered({source: sequence for source, sequence, *_ in parcels})
 
 
 def half(number: int) -> dict:

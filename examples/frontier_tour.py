@@ -64,8 +64,7 @@ def between_stores(frontier: Frontier, place: Path) -> None:
             one.discover([f"https://host{n}.example/" for n in range(8)])
             parcels = one.outbox(100)
             print(two.receive(parcels))
-            for source, sequence, *_ in parcels:
-                one.delivered(source, sequence)
+            one.delivered({source: sequence for source, sequence, *_ in parcels})
             print(len(one.outbox(100)))
 
 

@@ -57,7 +57,7 @@ GOOD = {
     "put": {"records": []},
     "outbox": {"most": 1},
     "receive": {"parcels": []},
-    "delivered": {"source": 1, "sequence": 1},
+    "delivered": {"sequences": {1: 1}},
     "lines": {"stream": "pages", "after": 0},
     "projection": {"stream": "pages"},
 }

@@ -33,6 +33,7 @@ def test_the_commands_are_exactly_those_with_a_function():
     known = {
         "add",
         "catalog",
+        "cluster",
         "completion",
         "crawl",
         "explain",
@@ -68,7 +69,7 @@ def test_the_commands_are_exactly_those_with_a_function():
 def test_every_setting_is_an_option_of_crawl():
     options = {option.name for option in cli.outrider.commands["crawl"].params}
     flags = {name for name, setting in SETTINGS.items() if not setting.file_only}
-    assert flags | {"seeds", "http", "tls_cert", "tls_key", "tokens", "names", "otlp"} == options
+    assert flags | {"seeds", "cluster_file", "http", "tls_cert", "tls_key", "tokens", "names", "otlp"} == options
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

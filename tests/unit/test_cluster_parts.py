@@ -15,8 +15,8 @@ from outrider.cluster.description import (
     read_cluster_file,
 )
 from outrider.cluster.links import Refused, packed_links, packed_parcels, unpacked
-from outrider.cluster.places import OutputOwner, Places
 from outrider.cluster.stores import OwnStore, OwnStores
+from outrider.cluster.written_places import OutputOwner, Places
 from outrider.errors import ClosedError, DamagedStoreError, ForeignStoreError, NamedPathError, SettingsError
 from outrider.journey import Code, Link, Settled, State
 from outrider.limits import CHANGELOG_RECORD_BYTES_MAX, SLOTS, TOKEN_BITS

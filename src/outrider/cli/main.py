@@ -191,11 +191,11 @@ def _freeze_modules() -> None:
 def status(directory: str, as_json: bool, access: Access) -> int:
     """Show counts, rates and the remaining time of the crawl in DIR, or of the server at ADDRESS.
 
-    For the FILE of a cluster, it shows the counts of all nodes.
+    For the FILE of a cluster (its name ends in .toml), it shows the counts of all nodes.
     """
     from outrider.crawl.questions.status import status_lines, status_of
 
-    if os.path.isfile(directory):
+    if directory.endswith(".toml"):
         from outrider.crawl.questions.cluster_status import cluster_status, cluster_status_lines
 
         found = cluster_status(directory)

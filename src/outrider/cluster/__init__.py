@@ -3,11 +3,17 @@
 The frames of a partition are in the log of its owner and in a topic, its changelog. The changelog decides which frames
 count and who owns the partition, so membership of nodes is only advice.
 
-    records.py    the records of a changelog: claims, frames, heartbeats, ends
-    counting.py   which records count, and who owns the partition
-    changelog.py  the changelog of the owner: sends frames, and knows until when this node may send requests
-    snapshots.py  checkpoint and runs of a partition as objects, so that a node without the directory can make it
-    owning.py     claims a partition, and opens its store
+    description.py     the file and the manifest of a cluster
+    records.py         the records of a changelog: claims, frames, heartbeats, ends
+    counting.py        which records count, and who owns the partition
+    changelog.py       the changelog of the owner: sends frames, and knows until when this node may send requests
+    snapshots.py       checkpoint and runs of a partition as objects, so that a node without the directory can make it
+    owning.py          claims a partition, and opens its store
+    kafka.py           topics, records and the group of nodes, in Kafka
+    links.py           links between partitions, and from other programs
+    stores.py          the stores of a node as one frontier
+    written_places.py  how far the line files of a node reach, for each partition
+    node.py            a node: claims, links, counts and snapshots
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ class NodeWatcher(Protocol):
         ...
 
 
-class Counts(msgspec.Struct, frozen=True):
+class PartitionCounts(msgspec.Struct, frozen=True):
     """What one partition counts, told by its owner. received: the offset up to which it has received links."""
 
     partition: int
@@ -86,20 +86,20 @@ class Counts(msgspec.Struct, frozen=True):
     numbers: dict[str, int]
 
 
-class Told(msgspec.Struct, frozen=True):
+class NodeMessage(msgspec.Struct, frozen=True):
     """What a node tells the others from time to time. at: by its clock, for people. round: grows with each message.
     ended: it leaves."""
 
     node: str
     at: Instant
     round: int
-    counts: list[Counts]
+    counts: list[PartitionCounts]
     address: str = ""
     ended: bool = False
 
 
 @dataclass(slots=True)
-class _Place:
+class _PartitionState:
     """What a node does about one partition. wanted: whether it should own it. busy: a thread works on that."""
 
     wanted: bool = False
@@ -133,14 +133,14 @@ class ClusterNode:
         self._brokers, self._objects_of, self._directory, self._watcher = brokers, objects_of, directory, watcher
         self._address, self._settings, self._seed, self._tenure = address, settings, seed, tenure_seconds
         self.stores = OwnStores(manifest, send=self.send_links, lost=self._lost_soon, places=places)
-        self._places = [_Place() for _ in range(manifest.partitions)]
+        self._places = [_PartitionState() for _ in range(manifest.partitions)]
         self._stop = threading.Event()
         self._turn = threading.Lock()
         self._closing = False
         self._works = ThreadPoolExecutor(CLUSTER_STORES_AT_ONCE, thread_name_prefix="outrider-claims")
         self._threads: list[threading.Thread] = []
         self._round = 0
-        self._told: dict[int, Counts] = {}
+        self._told: dict[int, PartitionCounts] = {}
         self._nodes: dict[str, float] = {}
         self._words_at = 0
         self._last_sum: tuple[object, ...] = ()
@@ -483,21 +483,21 @@ class ClusterNode:
                 self._hear(octets)
         self._judge_end()
 
-    def _word(self, counts: list[Counts], *, ended: bool = False) -> bytes:
+    def _word(self, counts: list[PartitionCounts], *, ended: bool = False) -> bytes:
         self._round += 1
-        return msgspec.json.encode(Told(self.name, wall(), self._round, counts, self._address, ended))
+        return msgspec.json.encode(NodeMessage(self.name, wall(), self._round, counts, self._address, ended))
 
-    def _counts_of(self, store: OwnStore) -> Counts:
+    def _counts_of(self, store: OwnStore) -> PartitionCounts:
         statistics: dict[str, Any] = store.frontier.statistics()
         flat = {**statistics, **statistics["urls"]}
         numbers = {name: int(flat.get(name, 0)) for name in COUNTED}
         finished = bool(store.frontier.finished()) and not store.leased and not numbers["in_transit"]
         received = self._places[store.number].received
-        return Counts(store.number, store.owned.changelog.epoch, received, finished, numbers)
+        return PartitionCounts(store.number, store.owned.changelog.epoch, received, finished, numbers)
 
     def _hear(self, octets: bytes) -> None:
         try:
-            told = msgspec.json.decode(octets, type=Told)
+            told = msgspec.json.decode(octets, type=NodeMessage)
         except (msgspec.DecodeError, UnicodeDecodeError):
             return  # of another program
         self._nodes[told.node] = time.monotonic()

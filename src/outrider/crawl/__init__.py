@@ -10,6 +10,7 @@ The rooms follow the journey of a URL. A file imports its own room and the rooms
     questions/  questions, to a running crawl or to its files
     orders/     export, import, repair and a fresh start
 
+    cluster_run.py  a crawl on many machines, as one of its nodes
     crawler.py      `outrider.crawl(…)` and `Crawler`, for programs
     local_run.py    a crawl with its frontier in this process
     page_stream.py  the pages of a running crawl, as an iterator

@@ -1,7 +1,7 @@
 """A crawl on many machines, as one of its nodes: the loop of a crawl over the partitions that this node owns.
 
 The node writes pages, politeness lines and archive to its own directory. `DIR/cluster` has the stores of its partitions
-and how far the files reach (`cluster/places.py`).
+and how far the files reach (`cluster/written_places.py`).
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from outrider.cluster.description import MANIFEST_OBJECT, ClusterFile, ClusterMa
 from outrider.cluster.kafka import Brokers
 from outrider.cluster.node import ClusterNode
 from outrider.cluster.owning import Claimed
-from outrider.cluster.places import OutputOwner, Places
 from outrider.cluster.stores import OwnStore
-from outrider.crawl.output.cluster_objects import ClusterObjects
+from outrider.cluster.written_places import OutputOwner, Places
+from outrider.crawl.output.cluster_objects import ClusterObjects, read_manifest
 from outrider.crawl.output.output import FILES, PAGES, POLITENESS
 from outrider.crawl.output.output_recovery import archive_end, packed_watermark
 from outrider.crawl.run.loop import FINISHED, HOOKS, STOPPED, CrawlLoop
@@ -46,7 +46,7 @@ from outrider.crawl.setup.install_hints import install_command
 from outrider.crawl.setup.options import CrawlOptions, SettingsFile, as_toml, from_environment, permitting, resolved
 from outrider.crawl.setup.seeds import BadSeeds, loopback_of, placed, read_hosts, read_seeds, require_contact
 from outrider.crawl.setup.version import version
-from outrider.errors import ForeignStoreError, NamedPathError, SettingsError, StoreError, StoreFullError
+from outrider.errors import ForeignStoreError, NamedPathError, SettingsError, StoreError
 from outrider.fetch.addresses import AddressGuard
 from outrider.fetch.downloader import Downloader
 from outrider.frontier.verbs.census import ScheduleCounts
@@ -94,8 +94,13 @@ class NodeEnd:
 class ClusterRun(CrawlLoop):
     """One run of one node. `run` does it all. Its leases are short: the hosts of a dead node wait for their ends."""
 
-    _lease_seconds = NODE_LEASE_SECONDS
-    _extend_seconds = NODE_LEASE_SECONDS / 2
+    @property
+    def _lease_seconds(self) -> float:
+        return NODE_LEASE_SECONDS
+
+    @property
+    def _extend_seconds(self) -> float:
+        return NODE_LEASE_SECONDS / 2
 
     def __init__(
         self,
@@ -331,24 +336,11 @@ class ClusterRun(CrawlLoop):
             )
 
     async def _end_beside(self) -> None:
-        with contextlib.suppress(StoreFullError):
-            await self._in_books(self._output.note)
         if self._stopping and not self._ending[1]:
             self._ending = (STOPPED, "stopped by you")
         await asyncio.to_thread(self._node.close)
         with contextlib.suppress(StoreError):
             await self._in_books(self._commit)
-
-
-def read_manifest(objects: ClusterObjects, file: ClusterFile) -> ClusterManifest:
-    """Reads the manifest of a cluster. Raises SettingsError, DamagedStoreError, ForeignStoreError,
-    UnreachableError."""
-    octets = objects.read(f"{file.name}/{MANIFEST_OBJECT}")
-    if octets is None:
-        raise SettingsError(
-            f"{file.objects} has no cluster with the name {file.name}; run `outrider cluster init {file.path}` first"
-        )
-    return ClusterManifest.of_octets(octets, f"{file.objects}: {file.name}/{MANIFEST_OBJECT}")
 
 
 def make_cluster(file: ClusterFile, partitions: int) -> tuple[ClusterManifest, bool]:

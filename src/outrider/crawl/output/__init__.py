@@ -5,6 +5,7 @@ neither loses a line nor writes it twice.
 
     archive_source.py   files of the archive: here, or in object storage
     archived_answers.py  answers of the archive, with the payload that a revisit names
+    cluster_objects.py  the objects of a cluster in object storage
     counter.py          the progress of a command that reads or writes many records
     journal.py          `crawl.log`
     line_fields.py      the fields of a line of `politeness.jsonl`

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from outrider.cluster.description import MANIFEST_OBJECT, ClusterFile, ClusterManifest
 from outrider.crawl.output.object_store import ObjectStore, pieces_of
 from outrider.crawl.setup.object_address import checked_object_store
 from outrider.errors import SettingsError
@@ -53,3 +54,14 @@ class PartitionObjects:
     def names(self, prefix: str) -> list[str]:
         """As `Objects.names`."""
         return [name.removeprefix(self._prefix) for name in self._store.names(self._prefix + prefix)]
+
+
+def read_manifest(objects: ClusterObjects, file: ClusterFile) -> ClusterManifest:
+    """Reads the manifest of a cluster. Raises SettingsError, DamagedStoreError, ForeignStoreError,
+    UnreachableError."""
+    octets = objects.read(f"{file.name}/{MANIFEST_OBJECT}")
+    if octets is None:
+        raise SettingsError(
+            f"{file.objects} has no cluster with the name {file.name}; run `outrider cluster init {file.path}` first"
+        )
+    return ClusterManifest.of_octets(octets, f"{file.objects}: {file.name}/{MANIFEST_OBJECT}")

@@ -10,9 +10,8 @@ import msgspec
 from outrider.clock import rfc3339, wall
 from outrider.cluster.description import read_cluster_file
 from outrider.cluster.kafka import Brokers
-from outrider.cluster.node import COUNTED, Counts, Told
-from outrider.crawl.cluster_run import read_manifest
-from outrider.crawl.output.cluster_objects import ClusterObjects
+from outrider.cluster.node import COUNTED, NodeMessage, PartitionCounts
+from outrider.crawl.output.cluster_objects import ClusterObjects, read_manifest
 from outrider.crawl.output.summary import counted
 from outrider.crawl.setup.install_hints import install_command
 from outrider.limits import MICROSECONDS, TENURE_SECONDS, WORDS_READ_RECORDS
@@ -25,8 +24,8 @@ def cluster_status(path: str) -> dict[str, Any]:
     file = read_cluster_file(path)
     manifest = read_manifest(ClusterObjects(file.objects), file)
     brokers = Brokers(file, client="outrider-status", install=install_command("cluster"))
-    nodes: dict[str, Told] = {}
-    owners: dict[int, tuple[Counts, str]] = {}
+    nodes: dict[str, NodeMessage] = {}
+    owners: dict[int, tuple[PartitionCounts, str]] = {}
     try:
         brokers.check_topics(manifest.partitions)
         at = max(0, brokers.ends("words", [0])[0] - WORDS_READ_RECORDS)
@@ -35,7 +34,7 @@ def cluster_status(path: str) -> dict[str, Any]:
             for offset, octets in records:
                 at = offset + 1
                 try:
-                    told = msgspec.json.decode(octets, type=Told)
+                    told = msgspec.json.decode(octets, type=NodeMessage)
                 except (msgspec.DecodeError, UnicodeDecodeError):
                     continue  # of another program
                 nodes[told.node] = told

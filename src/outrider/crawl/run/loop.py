@@ -20,7 +20,7 @@ import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, ClassVar, Final, ParamSpec, TypeVar
+from typing import Any, Final, ParamSpec, TypeVar
 
 from outrider.clock import Instant, anchored, instant, wall
 from outrider.crawl.output.journal import JOURNAL_FILE, Journal
@@ -117,9 +117,6 @@ class CrawlLoop(ABC):
     """One run of one crawl; a subclass says where the frontier is and when the run is over. `stop` may be called from
     the event loop, twice for at once, and `stop_soon` from any thread."""
 
-    _lease_seconds: ClassVar = LEASE_SECONDS
-    _extend_seconds: ClassVar = EXTEND_SECONDS
-
     def __init__(
         self,
         options: CrawlOptions,
@@ -177,6 +174,16 @@ class CrawlLoop(ABC):
         self._settler: Settler
         self._readings: Readings
         self._bottleneck: Bottleneck
+
+    @property
+    def _lease_seconds(self) -> float:
+        """How long a lease lasts, unless it is extended."""
+        return LEASE_SECONDS
+
+    @property
+    def _extend_seconds(self) -> float:
+        """A lease that ends within this time is extended."""
+        return EXTEND_SECONDS
 
     # -- where the frontier is ----------------------------------------------------------------------------------------
 
