@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from outrider import kernels
 from outrider.clock import Instant
-from outrider.errors import SettingsError
+from outrider.errors import SettingsError, shown
 from outrider.frontier.format.card_columns import Cards
 from outrider.frontier.format.card_records import CardRecord, KeptFields, extra_of, text_of
 from outrider.frontier.format.constant import by_value, chosen, constant_column, is_constant
@@ -862,17 +862,21 @@ class Discovering(Part):
 
     def delivered(self, sequences: Mapping[int, int], now: Instant) -> None:
         """Empties the outboxes of slots up to their sequences, which the other logs have. Raises SettingsError."""
-        draft = self._core.draft(self._core.advance(now))
-        for source, sequence in sequences.items():
-            draft.add(
-                Fact.DELIVERED,
-                (
-                    arguments.whole("source", source, 0, SLOTS - 1),
-                    arguments.whole("sequence", sequence, 0, arguments.INSTANT_MAX),
-                ),
+        if not isinstance(sequences, Mapping):
+            raise SettingsError(f"sequences is {shown(sequences)}: pass a mapping from slots to their sequences")
+        rows = [
+            (
+                arguments.whole("source", source, 0, SLOTS - 1),
+                arguments.whole("sequence", sequence, 0, arguments.INSTANT_MAX),
             )
-        if sequences:
-            self._core.commit(draft, reserve=True)
+            for source, sequence in sequences.items()
+        ]
+        if not rows:
+            return
+        draft = self._core.draft(self._core.advance(now))
+        for row in rows:
+            draft.add(Fact.DELIVERED, row)
+        self._core.commit(draft, reserve=True)
 
 
 @lru_cache(maxsize=1_024)
