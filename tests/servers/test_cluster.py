@@ -24,6 +24,7 @@ pytestmark = [
 DELAY = 0.2
 PARTITIONS = 8
 SECONDS_MAX = 300
+HOSTS = 20
 BEGUN = 150  # requests, after which something happens
 
 
@@ -105,7 +106,7 @@ class Nodes:
 
 @pytest.fixture
 def nodes(kafka, tmp_path):
-    with web(tmp_path / "web", hosts=20, pages=400, suffix="test") as served:
+    with web(tmp_path / "web", hosts=HOSTS, pages=400, suffix="test") as served:
         running = Nodes(tmp_path, kafka, served)
         running.start("a", f"@{served.seeds_file}")
         running.start("b")
@@ -122,11 +123,11 @@ def test_the_partitions_of_a_killed_node_whose_disk_is_lost_are_crawled_by_the_o
     assert again < BEGUN * 2  # at most what the lost node had, and it had not noted all
 
 
-def test_a_node_that_leaves_gives_its_partitions_away_and_nothing_is_fetched_twice(nodes):
+def test_a_node_that_leaves_gives_its_partitions_away_and_at_most_its_open_requests_are_repeated(nodes):
     nodes.until(lambda: nodes.asked > BEGUN)
     nodes.start("d")
     nodes.running["b"].send_signal(signal.SIGTERM)
-    assert 0 == nodes.finish()
+    assert nodes.finish() <= HOSTS  # a host has one request at a time
     assert [0, 4, 0, 0] == [nodes.running[name].returncode for name in "abcd"]
     parts = [len(lines(nodes.folder / name / "pages.jsonl")) for name in "abcd"]
     assert sum(parts) == len(nodes.served.web.must_fetch())
