@@ -766,6 +766,64 @@ def test_a_longer_delay_holds_the_queue(client, crawl):
     assert client.get(crawlID=crawl, max_urls_per_queue=1) == []
 
 
+def test_a_block_before_the_first_url_of_its_queue_counts(client, crawl):
+    client.ask("BlockQueueUntil", {"crawlID": crawl, "key": "a.test", "time": LATER})
+    client.put(discovered("http://a.test/", crawl))
+    assert client.get(crawlID=crawl) == []
+    client.ask("BlockQueueUntil", {"crawlID": crawl, "key": "a.test", "time": 0})
+    assert client.get(crawlID=crawl) == ["http://a.test/"]
+
+
+def test_a_delay_before_the_first_url_of_its_queue_counts(client, crawl):
+    client.ask("SetDelay", {"crawlID": crawl, "key": "k", "delay_requestable": 0})
+    client.put(discovered("http://a.test/1", crawl, key="k"), discovered("http://a.test/2", crawl, key="k"))
+    assert len(client.get(crawlID=crawl, max_urls_per_queue=1)) == 1
+    assert len(client.get(crawlID=crawl, max_urls_per_queue=1)) == 1
+
+
+def test_a_queue_at_its_limit_of_completed_urls_is_not_handed_out(client, crawl):
+    client.put(*(discovered(f"http://a.test/{row}", crawl) for row in range(4)))
+    client.ask("SetDelay", {"crawlID": crawl, "key": "a.test", "delay_requestable": 0})
+    client.ask("SetCrawlLimit", {"crawlID": crawl, "key": "a.test", "limit": 2})
+    for row in range(2):
+        assert client.get(crawlID=crawl, max_urls_per_queue=1) == [f"http://a.test/{row}"]
+        client.put(known(f"http://a.test/{row}", 0, crawl))
+    assert client.get(crawlID=crawl) == []
+
+
+def test_urls_in_flight_do_not_count_for_the_limit(client, crawl):
+    client.put(*(discovered(f"http://a.test/{row}", crawl) for row in range(3)))
+    client.ask("SetDelay", {"crawlID": crawl, "key": "a.test", "delay_requestable": 0})
+    client.ask("SetCrawlLimit", {"crawlID": crawl, "key": "a.test", "limit": 1})
+    assert len(client.get(crawlID=crawl, max_urls_per_queue=1)) == 1
+    assert len(client.get(crawlID=crawl, max_urls_per_queue=1)) == 1
+
+
+def test_a_limit_of_0_ends_a_limit(client, crawl):
+    client.put(known("http://a.test/1", 0, crawl), discovered("http://a.test/2", crawl))
+    client.ask("SetCrawlLimit", {"crawlID": crawl, "key": "a.test", "limit": 1})
+    assert client.get(crawlID=crawl) == []
+    client.ask("SetCrawlLimit", {"crawlID": crawl, "key": "a.test", "limit": 0})
+    assert client.get(crawlID=crawl) == ["http://a.test/2"]
+
+
+def test_a_completed_url_that_is_scheduled_again_makes_room_for_others(client, crawl):
+    client.put(known("http://a.test/1", 0, crawl), discovered("http://a.test/2", crawl))
+    client.ask("SetCrawlLimit", {"crawlID": crawl, "key": "a.test", "limit": 1})
+    client.put(known("http://a.test/1", LATER, crawl))
+    assert client.get(crawlID=crawl) == ["http://a.test/2"]
+
+
+def test_a_limit_before_the_first_url_of_its_queue_counts(client, crawl):
+    client.ask("SetCrawlLimit", {"crawlID": crawl, "key": "a.test", "limit": 1})
+    client.put(known("http://a.test/1", 0, crawl), discovered("http://a.test/2", crawl))
+    assert client.get(crawlID=crawl) == []
+
+
+def test_a_limit_without_a_key_is_invalid(client, crawl):
+    assert code_of(lambda: client.ask("SetCrawlLimit", {"crawlID": crawl, "limit": 1})) is INVALID
+
+
 def test_an_inactive_frontier_hands_out_nothing_and_accepts_urls(client, crawl):
     assert client.ask("GetActive") == {"state": True}
     client.ask("SetActive", {"state": False})

@@ -6,8 +6,7 @@ All crawls here are by unique keys. A crawl is made by its first URL.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -20,10 +19,15 @@ from outrider.errors import SettingsError
 from outrider.frontier.format.metadata import unpacked
 from outrider.frontier.machine import Machine
 from outrider.frontier.state.crawls import CrawlState
+from outrider.frontier.state.hosts import QueueRules
 from outrider.frontier.verbs import statuses
 from outrider.journey import Code, LeaseBatch, Link, QueueStatus, UrlStatus
+from outrider.storage.files import read_whole
+from outrider.storage.files import replace as replace_file
 
 Answer = TypeVar("Answer")
+KEPT_FILE = "protocol.json"
+KEPT_BYTES_MAX = 64 << 20
 WORKER = "grpc"
 """The holder of URLs that were handed out. Its leases outlive a restart."""
 _COUNTS = ("queued", "leased", "waiting", "parked", "done", "gone")
@@ -71,6 +75,8 @@ class UrlExchange:
 
     def __init__(self, frontier: Frontier) -> None:
         self._frontier = frontier
+        self.default_delay: float | None = None
+        """The delay of the queues of new crawls; None for that of the settings."""
 
     # -- URLs ---------------------------------------------------------------------------------------------------------
 
@@ -80,7 +86,9 @@ class UrlExchange:
         frontier = self._frontier
         found: list[Code] = []
         crawls = {link.crawl for link in links} | {record["crawl"] for record in records}
-        frontier._call("make_crawl", partial(_make_crawls, sorted(filter(None, crawls))), wait=False)
+        frontier._call(
+            "make_crawl", partial(_make_crawls, sorted(filter(None, crawls)), self.default_delay), wait=False
+        )
         if links:
             found = frontier._call("discover", lambda m, now: m.links.discover(list(links), now), wait=False)
         if records:
@@ -210,24 +218,48 @@ class UrlExchange:
         return self._frontier._call("delete", verb)
 
     def block_until(self, until: Instant, crawl: str, key: str) -> None:
-        """Hands out nothing of a queue before an instant."""
-        with suppress(SettingsError):  # no such queue
-            self._frontier._call("block_until", lambda m, now: m.operators.block_until(until, key, crawl, now))
+        """Hands out nothing of a queue before an instant, also if its first URL comes later."""
+        self._rule(crawl, key, lambda rules: replace(rules, blocked_until=until))
 
-    def set_delay(self, seconds: float | None, crawl: str | None, key: str | None) -> None:
-        """Sets the delay of a queue, or of all queues of a crawl."""
-        with suppress(SettingsError):  # no such queue
-            self._frontier._call("set_delay", lambda m, now: m.operators.set_delay(seconds, key, crawl, now))
+    def set_delay(self, seconds: float, crawl: str, key: str | None) -> None:
+        """Sets the delay of a queue, also if its first URL comes later, or that of all queues of a crawl."""
+        if key is not None:
+            self._rule(crawl, key, lambda rules: replace(rules, delay=seconds))
+        else:
+            self._frontier._call("set_delay", lambda m, now: m.operators.set_delay(seconds, None, crawl, now))
+
+    def hold(self, crawl: str, key: str, completed: int) -> None:
+        """Hands out nothing of a queue while it has so many completed URLs; 0 for any number."""
+
+        def verb(machine: Machine, now: Instant) -> None:
+            _make_crawls([crawl], self.default_delay, machine, now)
+            is_full = 0 < completed <= _totals(machine, crawl, key).completed
+            machine.operators.rule_key(key, crawl, now, lambda rules: replace(rules, paused=is_full))
+
+        self._frontier._call("pause", verb)
+
+    def _rule(self, crawl: str, key: str, change: Callable[[QueueRules], QueueRules]) -> None:
+        def verb(machine: Machine, now: Instant) -> None:
+            _make_crawls([crawl], self.default_delay, machine, now)
+            machine.operators.rule_key(key, crawl, now, change)
+
+        self._frontier._call("set_delay", verb)
 
     # -- what the protocol itself keeps -------------------------------------------------------------------------------
 
-    def note(self, name: str, value: bytes) -> None:
-        """Keeps a value of the protocol."""
-        self._frontier.note_watermark(name, value)
+    def keep(self, value: bytes) -> None:
+        """Keeps what the protocol itself must remember, durably, in place of the value before."""
+        with self._frontier._alone():
+            self._frontier._check()
+            self._frontier._check_owner()
+            replace_file(self._frontier._files, KEPT_FILE, value)
 
-    def noted(self, name: str) -> bytes:
+    def kept(self) -> bytes:
         """The value, b"" before it was kept."""
-        return self._frontier.watermarks().get(name, b"")
+        try:
+            return read_whole(self._frontier._files, KEPT_FILE, bytes_max=KEPT_BYTES_MAX)
+        except FileNotFoundError:
+            return b""
 
     def now(self) -> Instant:
         """The frontier's instant."""
@@ -241,9 +273,10 @@ class UrlExchange:
             return look(frontier._machine)
 
 
-def _make_crawls(names: Sequence[str], machine: Machine, now: Instant) -> None:
+def _make_crawls(names: Sequence[str], delay: float | None, machine: Machine, now: Instant) -> None:
     for name in names:
-        machine.operators.make_crawl(name, "caller", now)
+        if machine.operators.make_crawl(name, "caller", now) and delay is not None:
+            machine.operators.set_delay(delay, None, name, now)
 
 
 def _totals(machine: Machine, crawl: str, key: str | None) -> QueueTotals:

@@ -6,11 +6,15 @@ An empty crawl id is `DEFAULT`. This server is one node, so `local` changes noth
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-from outrider.engine.url_exchange import KnownUrl, UrlExchange
-from outrider.errors import SettingsError
+import msgspec
+
+from outrider.engine.url_exchange import KEPT_FILE, KnownUrl, UrlExchange
+from outrider.errors import DamagedStoreError, SettingsError
+from outrider.frontier.verbs.unique import key_of_text
 from outrider.journey import Link, State
 from outrider.limits import MICROSECONDS
 from outrider.service.access import Role
@@ -23,8 +27,6 @@ PAGE_ROWS: Final = 100
 """How many rows a page has if the request says 0."""
 DATE_MAX: Final = 253_402_300_799
 """The last second of the year 9999. A later date is a mistake: most are milliseconds."""
-_ACTIVE: Final = "urlfrontier.active"
-_DELAY: Final = "urlfrontier.delay"
 _LEVELS: Final = (5, logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR)
 
 Request = Mapping[str, Any]
@@ -51,13 +53,37 @@ def key_of(request: Request) -> str | None:
     return str(request.get("key", "")) or None
 
 
+class KeptOrders(msgspec.Struct):
+    """The orders that belong to no queue. delay: of all queues, in seconds; limits: crawl, key, completed URLs."""
+
+    active: bool = True
+    delay: int | None = None
+    limits: list[tuple[str, str, int]] = []
+
+
+def _read_kept(exchange: UrlExchange) -> KeptOrders:
+    octets = exchange.kept()
+    try:
+        return msgspec.json.decode(octets, type=KeptOrders) if octets else KeptOrders()
+    except ValueError as error:
+        raise DamagedStoreError(
+            f"{KEPT_FILE} of the frontier is damaged ({error}); move it away to begin anew"
+        ) from None
+
+
 class Calls:
     """The answers to calls with one request. node: the address of this server."""
 
     def __init__(self, exchange: UrlExchange, node: str) -> None:
         self._exchange, self._node = exchange, node
-        self.active = exchange.noted(_ACTIVE) != b"0"
-        self._delay = exchange.noted(_DELAY)
+        self._kept = _read_kept(exchange)
+        self._lock = threading.Lock()
+        delay = self._kept.delay
+        exchange.default_delay = None if delay is None else float(delay)
+        self.limits: dict[tuple[str, str], int] = {(crawl, key): limit for crawl, key, limit in self._kept.limits}
+        """How many URLs of a (crawl, key) may be completed."""
+        for crawl, key in self.limits:
+            self.hold(crawl, key)  # after a kill between an update and its effect on a limit
         self.unary: dict[str, Callable[[Request], Answer]] = {
             "ListNodes": lambda request: {"values": [self._node]},
             "ListCrawls": lambda request: {"values": self._exchange.crawls()},
@@ -75,6 +101,15 @@ class Calls:
             "CountURLs": self._count,
             "PurgeURLs": self._purge,
         }
+
+    @property
+    def active(self) -> bool:
+        """Whether URLs are handed out."""
+        return self._kept.active
+
+    def _keep(self) -> None:
+        with self._lock:
+            self._exchange.keep(msgspec.json.encode(self._kept))
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
@@ -106,7 +141,7 @@ class Calls:
 
     def _url_status(self, request: Request) -> Answer:
         url, key = str(request.get("url", "")), key_of(request)
-        if not url or (key is None and not _has_key(url)):
+        if not url or (key is None and not queue_key(url)):
             raise GrpcError(GrpcStatus.INVALID_ARGUMENT, f"url {url!r:.200} has no host; send its key")
         found = self._exchange.url(Link(url, key=key), crawl_of(request))
         if found is None:
@@ -151,11 +186,20 @@ class Calls:
 
     def _delete_crawl(self, request: Request) -> Answer:
         crawl = str(request.get("value", "")).strip() or DEFAULT_CRAWL
-        return {"value": self._exchange.delete(crawl, None)}
+        count = self._exchange.delete(crawl, None)
+        self._hold_again(crawl, None)
+        return {"value": count}
 
     def _delete_queue(self, request: Request) -> Answer:
         key = key_of(request)
-        return {"value": 0 if key is None else self._exchange.delete(crawl_of(request), key)}
+        count = 0 if key is None else self._exchange.delete(crawl_of(request), key)
+        self._hold_again(crawl_of(request), key)
+        return {"value": count}
+
+    def _hold_again(self, crawl: str, key: str | None) -> None:
+        for of_crawl, of_key in list(self.limits):
+            if of_crawl == crawl and key in (None, of_key):
+                self.hold(of_crawl, of_key)
 
     def _block(self, request: Request) -> Answer:
         key, time = key_of(request), int(request.get("time", 0))
@@ -171,15 +215,16 @@ class Calls:
         if key is not None:
             self._exchange.set_delay(float(delay), crawl_of(request), key)
             return {}
-        self._delay = str(delay).encode()
-        self._exchange.note(_DELAY, self._delay)
+        self._kept.delay = delay
+        self._keep()
+        self._exchange.default_delay = float(delay)
         for crawl in self._exchange.crawls():
             self._exchange.set_delay(float(delay), crawl, None)
         return {}
 
     def _set_active(self, request: Request) -> Answer:
-        self.active = bool(request.get("state", False))
-        self._exchange.note(_ACTIVE, b"1" if self.active else b"0")
+        self._kept.active = bool(request.get("state", False))
+        self._keep()
         return {}
 
     def _set_log_level(self, request: Request) -> Answer:
@@ -190,10 +235,26 @@ class Calls:
         return {}
 
     def _set_crawl_limit(self, request: Request) -> Answer:
-        raise GrpcError(GrpcStatus.UNIMPLEMENTED, "SetCrawlLimit is not available yet")
+        crawl, key, limit = crawl_of(request), key_of(request), int(request.get("limit", 0))
+        if key is None:
+            raise GrpcError(GrpcStatus.INVALID_ARGUMENT, "key is empty; send the key of a queue")
+        if limit:
+            self.limits[crawl, key] = limit
+        else:
+            self.limits.pop((crawl, key), None)
+        self._kept.limits = [(*names, limit) for names, limit in list(self.limits.items())]
+        self._keep()
+        self.hold(crawl, key)
+        return {}
+
+    def hold(self, crawl: str, key: str) -> None:
+        """Hands out nothing of a queue that has reached its limit, and something of others."""
+        self._exchange.hold(crawl, key, self.limits.get((crawl, key), 0))
 
     def _purge(self, request: Request) -> Answer:
-        raise GrpcError(GrpcStatus.UNIMPLEMENTED, "PurgeURLs is not available yet")
+        raise GrpcError(
+            GrpcStatus.UNIMPLEMENTED, "this server deletes queues and crawls, but not single URLs by their date"
+        )
 
 
 def checked_date(name: str, seconds: int) -> int:
@@ -214,21 +275,15 @@ def _texts(value: Any) -> list[str]:
 
 
 def _json(value: Any) -> str:
-    import msgspec
-
     return msgspec.json.encode(value).decode()
 
 
-def _has_key(url: str) -> bool:
+def queue_key(url: str, key: str | None = None) -> str:
+    """The key of the queue of a URL; "" for a text that names no queue."""
+    if key:
+        return key
     canonical = spell([url])[0]
-    return bool(canonical and host_of(canonical)) or bool(key_of_url(url))
-
-
-def key_of_url(url: str) -> str:
-    """The key of a URL that has none of its own and is not a web URL."""
-    from outrider.frontier.verbs.unique import key_of_text
-
-    return key_of_text(url)
+    return host_of(canonical) if canonical else key_of_text(url)
 
 
 def _filter_of(request: Request) -> Callable[[str], bool]:

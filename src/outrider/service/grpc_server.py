@@ -12,6 +12,7 @@ import logging
 import os
 import socket
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -31,8 +32,8 @@ from outrider.service.grpc_calls import (
     KEY_CHARACTERS_MAX,
     ROLES,
     Calls,
-    key_of_url,
     listed,
+    queue_key,
 )
 from outrider.service.grpc_status import GrpcError, GrpcStatus, status_of
 from outrider.service.problems import Problem
@@ -156,7 +157,7 @@ class GrpcServer:
     def _turn(self, turn: WireTurn) -> None:
         for stream, method, header, _ in turn.opened:
             self._begin(stream, self._names[method], header)
-        self._server.acknowledge(turn, self._put(turn) if len(turn) else b"")
+        self._server.acknowledge(turn, self._statuses(turn) if len(turn) else b"")
         for stream, message in turn.messages:
             self._ask(stream, message)
         for stream in turn.room:
@@ -210,6 +211,16 @@ class GrpcServer:
 
     # -- URLs in ------------------------------------------------------------------------------------------------------
 
+    def _statuses(self, turn: WireTurn) -> bytes:
+        """Returns the status of each item of a turn: of all the same if the frontier does not answer."""
+        try:
+            return self._put(turn)
+        except (ClosedError, StoreError):
+            return bytes([_FAIL]) * len(turn)
+        except Exception:  # noqa: BLE001 - each item has its answer, and the client may repeat it
+            _LOG.exception("the items of a turn failed")
+            return bytes([_FAIL]) * len(turn)
+
     def _put(self, turn: WireTurn) -> bytes:
         """Returns the status of each item of a turn, when those that are OK are durable."""
         branches = turn.branches
@@ -248,6 +259,10 @@ class GrpcServer:
                 records.append(_record(url, key, crawl, metadata[row], dates[row], now))
         if links or records:
             self._store(links, records, link_rows, record_rows, statuses)
+        if records and self._calls.limits:
+            changed = {(record["crawl"], queue_key(record["url"], record["key"])) for record in records}
+            for crawl, changed_key in changed & self._calls.limits.keys():
+                self._calls.hold(crawl, changed_key)
         self._count(branches, statuses, dates)
         return bytes(statuses)
 
@@ -342,6 +357,13 @@ class GrpcServer:
 
     def _hand_out(self, stream: int, call: OpenCall, request: Mapping[str, Any]) -> None:
         self.counts["get_calls"] += 1
+        begun = time.perf_counter()
+        try:
+            self._hand_out_now(stream, call, request)
+        finally:
+            self.hand_out_seconds += time.perf_counter() - begun
+
+    def _hand_out_now(self, stream: int, call: OpenCall, request: Mapping[str, Any]) -> None:
         if self._closing or not self._calls.active:
             self._finish(stream)
             return
@@ -425,7 +447,7 @@ class GrpcServer:
 
 
 def _has_queue(url: str, key: str) -> bool:
-    return bool(key) or "://" in url or bool(key_of_url(url))
+    return bool(key) or "://" in url or bool(queue_key(url))
 
 
 def _read_metadata(octets: bytes) -> Mapping[str, Any] | None:

@@ -16,6 +16,7 @@ from prometheus_client.metrics_core import (
 from prometheus_client.registry import Collector
 
 if TYPE_CHECKING:
+    from outrider.service.grpc_server import GrpcServer
     from outrider.service.service_state import ServiceState
 
 PREFIX: Final = "outrider_"
@@ -85,6 +86,32 @@ class _StateCollector(Collector):
         for (path, status), count in service_state.requests.items():
             requests.add_metric([path, str(status)], count)
         yield requests
+        if service_state.grpc is not None:
+            yield from _of_urlfrontier(service_state.grpc)
+
+
+def _of_urlfrontier(server: GrpcServer) -> Iterator[Metric]:
+    """Yields the metrics of gRPC, under the names of URLFrontier."""
+    counts = server.counts
+    for name, words, value in (
+        ("getURLs_calls", "Calls of GetURLs.", counts["get_calls"]),
+        ("getURLs", "URLs that were handed out.", counts["get"]),
+        ("putURLs_calls", "Calls of PutURLs.", counts["PutURLs_calls"]),
+        ("putDiscovered_calls", "Calls of PutDiscovered.", counts["PutDiscovered_calls"]),
+        ("putURLs", "Items of PutURLs and PutDiscovered.", counts["put"]),
+        ("putURLs_ignored", "Items that were skipped.", counts["put_ignored"]),
+        ("putURLs_completed", "Items that completed a URL.", counts["put_completed"]),
+        ("putURLs_forward_notready", "Items for other nodes; there are none.", 0),
+    ):
+        yield CounterMetricFamily(f"frontier_{name}", words, value)
+    found = CounterMetricFamily("frontier_putURLs_discovered", "Items by their kind.", labels=["discovered"])
+    found.add_metric(["true"], counts["put_discovered"])
+    found.add_metric(["false"], counts["put_known"])
+    yield found
+    words = "From a request of GetURLs to its first URLs."
+    yield SummaryMetricFamily(
+        "frontier_getURLs_latency_seconds", words, count_value=counts["get_calls"], sum_value=server.hand_out_seconds
+    )
 
 
 def _of_hosts(found: Mapping[str, Any]) -> Iterator[Metric]:

@@ -91,6 +91,11 @@ def words_of_keys(keys: Uint64s) -> Uint64s:
     return queue_hashes(keys, np.full(len(keys), NONE, np.uint32))
 
 
+def words_of_pairs(keys: Uint64s, crawls: npt.NDArray[np.uint32]) -> Uint64s:
+    """The numbers for rules of keys in one crawl that have no queue yet. keys: as for `words_of_keys`."""
+    return queue_hashes(keys, crawls)
+
+
 def hosts_of_queues(queues: Uint64s, crawls: npt.NDArray[np.uint32]) -> Uint64s:
     """The hashes of the hosts of queues whose key is their host; for other queues a hash that no host has."""
     return unmixed(queues) ^ mixed(crawls.astype(np.uint64))

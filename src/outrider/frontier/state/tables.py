@@ -48,6 +48,7 @@ from outrider.frontier.state.hosts import (
     hosts_of_queues,
     words_of_crawls,
     words_of_keys,
+    words_of_pairs,
 )
 from outrider.frontier.state.registry import Registry
 from outrider.frontier.state.returns_table import ReturnsTable
@@ -459,8 +460,17 @@ class Tables:
             return self.queues.rules.get(other) or QueueRules()
         of_crawl = words_of_crawls(np.array([crawl], np.uint32))
         of_key = words_of_keys(np.array([self.hash_of(key)], np.uint64))
+        ahead = self.words.get(self.word_ahead(key, crawl))
+        if ahead is not None and ahead.delay is not None:
+            # A delay of this very key counts, and not the longer one of a whole crawl.
+            of_crawl = of_crawl[:0]
         said = (self.words.get(int(number)) for number in (*of_key, *of_crawl))
-        return reduce(QueueRules.and_also, said, QueueRules())
+        return reduce(QueueRules.and_also, said, ahead or QueueRules())
+
+    def word_ahead(self, key: str, crawl: int) -> int:
+        """The number of the rules of a key in one crawl, before it has a queue there."""
+        keys, crawls = np.array([self.hash_of(key)], np.uint64), np.array([crawl], np.uint32)
+        return int(words_of_pairs(keys, crawls)[0])
 
     def flag(self, queues: Rows) -> None:
         """Marks the hosts of these queues as RULED while one of their queues or crawls has rules, and clears the mark

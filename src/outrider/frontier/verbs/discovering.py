@@ -18,7 +18,16 @@ from outrider.frontier.format.constant import by_value, chosen, constant_column,
 from outrider.frontier.format.facts import Fact, Row, TextColumn, no_texts
 from outrider.frontier.format.metadata import metadata_bytes_max, packed
 from outrider.frontier.priority import PRIORITY_DEFAULT, Referrer, checked, name_of, priorities
-from outrider.frontier.state.hosts import NONE, VOIDED, Rows, firsts_of, keyed_queue_hash, mixed, queue_hashes
+from outrider.frontier.state.hosts import (
+    NONE,
+    VOIDED,
+    QueueRules,
+    Rows,
+    firsts_of,
+    keyed_queue_hash,
+    mixed,
+    queue_hashes,
+)
 from outrider.frontier.state.tables import rules_cells
 from outrider.frontier.state.url_table import GONE, LEASED, PARKED, QUEUED, UNKNOWN, WAITING, KnownRows, Reason
 from outrider.frontier.verbs import arguments, unique
@@ -33,6 +42,7 @@ from outrider.limits import (
     CLASSES,
     DEPTH_MAX,
     DROP_LOOKS_AT_CARDS,
+    OWN_SLOT,
     REDIRECT_HOPS_MAX,
     SLOTS,
     URL_BYTES_MAX,
@@ -542,6 +552,9 @@ class Discovering(Part):
             if not rules.any():
                 continue
             draft.add(Fact.QUEUE_RULES, rules_cells(int(slots[place]), int(queues[place]), rules))
+            ahead = tables.word_ahead(key, int(crawls[place]))
+            if ahead in tables.words:  # from now on the queue has them
+                draft.add(Fact.QUEUE_RULES, rules_cells(OWN_SLOT, ahead, QueueRules()))
             host = int(homes[place])
             if rules.limit > 1 and host < tables.hosts.count and self._stays_busy(draft, host):
                 # A second request may begin during the open one: their beginnings keep the gap.

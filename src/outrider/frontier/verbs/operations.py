@@ -162,6 +162,18 @@ class Operations(Part):
         self.turns.touch([self.turns.hops()], now)
         return count
 
+    def rule_key(self, key: str, crawl: str, now: Instant, change: Callable[[QueueRules], QueueRules]) -> None:
+        """Changes the rules of a key in one crawl, also before its first URL. Raises SettingsError for an unknown
+        crawl."""
+        tables, row = self.tables, self.crawl_row(crawl)
+        if self._queues_with(key, row):
+            self._rule(key, crawl, now, change)
+            return
+        draft = self._core.draft(self._core.advance(now))
+        number = tables.word_ahead(undotted(key), row)
+        draft.add(Fact.QUEUE_RULES, rules_cells(OWN_SLOT, number, change(tables.words.get(number) or QueueRules())))
+        self._core.commit(draft, reserve=True)
+
     def _note_word(
         self,
         key: str | None,
