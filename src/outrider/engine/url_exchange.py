@@ -24,6 +24,7 @@ from outrider.frontier.verbs import statuses
 from outrider.journey import Code, LeaseBatch, Link, QueueStatus, UrlStatus
 from outrider.storage.files import read_whole
 from outrider.storage.files import replace as replace_file
+from outrider.url import UrlBatch, is_host_of
 
 Answer = TypeVar("Answer")
 KEPT_FILE = "protocol.json"
@@ -90,7 +91,12 @@ class UrlExchange:
             "make_crawl", partial(_make_crawls, sorted(filter(None, crawls)), self.default_delay), wait=False
         )
         if links:
-            found = frontier._call("discover", lambda m, now: m.links.discover(list(links), now), wait=False)
+            plain = _plain_urls(links)
+            if plain is not None:
+                crawl = links[0].crawl
+                found = frontier._call("discover", lambda m, now: m.links.discover(plain, now, crawl=crawl), wait=False)
+            else:
+                found = frontier._call("discover", lambda m, now: m.links.discover(list(links), now), wait=False)
         if records:
             frontier._call("put", lambda m, now: m.carried.put(records, now), wait=False)
         frontier._wait_durable()
@@ -271,6 +277,21 @@ class UrlExchange:
             frontier._check()
             frontier._machine.core.wake(frontier._machine.core.advance(frontier._instant()))
             return look(frontier._machine)
+
+
+def _plain_urls(links: Sequence[Link]) -> UrlBatch | None:
+    """Links of one crawl in columns, if they have only a URL in its canonical spelling, and at most the key of their
+    host; None otherwise."""
+    crawl = links[0].crawl
+    if any(link.metadata or link.crawl != crawl for link in links):
+        return None
+    texts = [link.url for link in links]
+    urls = UrlBatch.of(texts)
+    if urls.strings() != texts:
+        return None
+    if any(link.key and not is_host_of(link.key, link.url) for link in links):
+        return None
+    return urls
 
 
 def _make_crawls(names: Sequence[str], delay: float | None, machine: Machine, now: Instant) -> None:

@@ -53,6 +53,8 @@ LEASE_SECONDS_MAX: Final = 86_400
 PIECE_URLS: Final = 512
 """How many URLs are leased at once. More follow when these are on their way."""
 _TURN_SECONDS: Final = 0.5
+_GATHER_SECONDS: Final = 0.004
+_GATHERED_ITEMS: Final = 512
 _OK, _SKIPPED, _FAIL = 0, 1, 2
 _DISCOVERED, _KNOWN, _MALFORMED = 1, 2, 3
 _RAW, _ITEMS, _BATCHES = 0, 1, 2
@@ -145,8 +147,13 @@ class GrpcServer:
     # -- turns --------------------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
+        gathers = False
         while not self._stopped:
+            if gathers:
+                time.sleep(_GATHER_SECONDS)
             turn = self._server.take(_TURN_SECONDS)
+            # A client that does not wait for its acknowledgements sends more soon, and a turn has a fixed price.
+            gathers = turn is not None and 1 < len(turn) < _GATHERED_ITEMS
             if turn is None:
                 continue
             try:

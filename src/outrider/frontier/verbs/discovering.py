@@ -65,9 +65,10 @@ class Discovering(Part):
         *,
         request_id: RequestId | None = None,
         together: bool = False,
+        crawl: str | None = None,
     ) -> list[Code]:
         """Returns one code per link. Links that are too long for one frame are logged in several frames. together: the
-        call refuses such links instead.
+        call refuses such links instead. crawl: of links in columns.
 
         Raises SettingsError for a priority outside [0, 1], before any change. If a priority function fails after the
         first frame, the earlier frames stay. Raises StoreFullError; then the first frames may be accepted already.
@@ -83,7 +84,8 @@ class Discovering(Part):
         self._core.wake(now)
         draft = self._core.draft(now)
         if isinstance(links, UrlBatch):
-            arrivals = self._links_in_columns(links, self._ruled(links), draft)
+            is_callers = draft.crawl(crawl) in self.tables.crawls.callers
+            arrivals = self._links_in_columns(links, links if is_callers else self._ruled(links), draft, crawl)
         elif set(map(type, links)) <= {str} and draft.crawl(None) not in self.tables.crawls.callers:
             urls = self.spelled_batch(links)
             arrivals = self._links_in_columns(urls, urls, draft)
@@ -107,8 +109,8 @@ class Discovering(Part):
             self._core.commit(draft)
         return codes_of(answer)
 
-    def _links_in_columns(self, told: UrlBatch, urls: UrlBatch, draft: Draft) -> Arrivals:
-        origins = [Origin(crawl=draft.crawl(None))]
+    def _links_in_columns(self, told: UrlBatch, urls: UrlBatch, draft: Draft, crawl: str | None = None) -> Arrivals:
+        origins = [Origin(crawl=draft.crawl(crawl))]
         depths, priorities = arguments.ranks([told], [0])
         found = Arrivals.of_columns(urls, constant_column(0, len(urls), "i8"), origins, depths, priorities)
         return self._identified(found)

@@ -148,13 +148,15 @@ class Transfer(Part):
         Raises SettingsError for an invalid record; then nothing is changed.
         """
         given = list(_listed(records))
-        checks = self._core.draft(self._core.now)
-        arrivals = [_arrival(record, partial(_crawl_of, checks)) for record in given]
-        for record in given:
-            _checked_record(record, 0)
-        self._looked_up(arrivals, checks)
+        pieces = list(_pieces(given))
+        if len(pieces) > 1:  # a single piece is checked as a whole anyway, before it changes anything
+            checks = self._core.draft(self._core.now)
+            arrivals = [_arrival(record, partial(_crawl_of, checks)) for record in given]
+            for record in given:
+                _checked_record(record, 0)
+            self._looked_up(arrivals, checks)
         codes: list[Code] = []
-        for piece in _pieces(given):
+        for piece in pieces:
             now = self._core.advance(now)
             self._core.wake(now)
             draft = self._core.draft(now)
@@ -164,8 +166,12 @@ class Transfer(Part):
 
     def _put(self, records: Sequence[Mapping[str, Any]], draft: Draft) -> list[Code]:
         """Logs these records as one frame. Returns their codes."""
-        found = self._looked_up([_arrival(record, partial(_crawl_of, draft)) for record in records], draft)
-        words = [_checked_record(record, draft.now) for record in records]
+        try:
+            found = self._looked_up([_arrival(record, partial(_crawl_of, draft)) for record in records], draft)
+            words = [_checked_record(record, draft.now) for record in records]
+        except SettingsError:
+            self._core.take_back(draft)
+            raise
         last = {identity: row for row, identity in enumerate(found.identities)}
         rows = sorted(last.values())
         self._add(found, [row for row in rows if not found.known[row]], words, draft)

@@ -67,7 +67,9 @@ def named(link: Arrival, canonical: str) -> Arrival:
     URL."""
     if canonical:
         key = None if link.key is not None and is_host_of(link.key, canonical) else link.key
-        return replace(link, key=key, text="" if link.url == canonical else link.url)
+        text = "" if link.url == canonical else link.url
+        # Most links are as they should be, and a copy costs more than all of the rest.
+        return link if key == link.key and text == link.text else replace(link, key=key, text=text)
     return replace(link, key=link.key or key_of_text(link.url), text=link.url)
 
 
