@@ -141,11 +141,13 @@ class UrlExchange:
 
     def rest(self, tokens: Sequence[int]) -> None:
         """The clocks of the hosts of these leases run from now on."""
-        self._frontier._call("rest", lambda m, now: m.requests.rest(tokens, None, None, now), wait=False)
+        if tokens:
+            self._frontier._call("rest", lambda m, now: m.requests.rest(tokens, None, None, now), wait=False)
 
     def release(self, tokens: Sequence[int]) -> None:
         """Returns URLs that did not reach their client."""
-        self._frontier.release(tokens)
+        if tokens:
+            self._frontier.release(tokens)
 
     def url(self, name: Link, crawl: str) -> KnownUrl | None:
         """One URL; None for an unknown one."""
