@@ -11,7 +11,7 @@ PLAIN := tests/contract/test_frontier_faces.py tests/model/test_frontier_histori
 	$(addprefix tests/unit/test_,$(addsuffix .py,backlog_tails cards page_reader url_batch url_keys url_spelling))
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test conformance test-servers test-long bench lint docs lock wheels clean
+.PHONY: help install demo test conformance test-servers test-long bench bench-scale lint docs lock wheels clean
 # One recipe at a time, because they share .venv and target.
 .NOTPARALLEL:
 
@@ -23,6 +23,7 @@ help:
 	@echo 'make test-long     runs the tests that need more than some seconds'
 	@echo 'make bench         measures the figures of README and docs, with other products in the same run'
 	@echo 'make lint          checks style, types and Rust lints'
+	@echo 'make bench-scale   measures seen keys beyond their memory: python -m bench scale --keys N for more'
 	@echo 'make docs          checks the documents, and builds their site into build/site'
 	@echo 'make install       makes .venv with Outrider in it (.venv/bin/outrider)'
 	@echo 'make lock          writes requirements/*.txt and Cargo.lock again'
@@ -56,6 +57,9 @@ test-long: install
 bench: install
 	@$(PYTHON) scripts/install.py --bench
 	@$(RUN) -m bench
+
+bench-scale: install
+	@$(RUN) -m bench scale
 
 lint: install
 	$(RUN) -m ruff check .

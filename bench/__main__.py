@@ -22,6 +22,7 @@ BENCHES = (
     "stores",
     "catalogs",
     "cold",
+    "scale",
     "service",
     "looks",
     "parts",
@@ -62,9 +63,16 @@ def main(arguments: list[str] | None = None) -> int:
         metavar="N",
         help="cold: hosts instead of 300000; 10000000 needs a quarter of an hour and 2 GB; looks: instead of 1000000",
     )
+    parser.add_argument(
+        "--keys",
+        type=lambda text: int(text.replace("_", "")),
+        metavar="N",
+        help="scale: keys instead of 10000000; 1000000000 needs half an hour and 4 GB of memory",
+    )
     given = parser.parse_args(arguments)
     options = {
         "cold": {"hosts": given.hosts},
+        "scale": {"keys": given.keys},
         "looks": {"hosts": given.hosts},
         "frontier": {"quick": given.quick, "queues": given.queues, "drawn": given.drawn},
     }

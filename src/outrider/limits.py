@@ -115,7 +115,7 @@ ROBOTS_GUARDED_TIMES_MAX = 12
 ROBOTS_OWN_SIDE_SECONDS = RETRY_SECONDS[0]
 ROBOTS_UNREACHABLE_SECONDS_MAX = 2_592_000.0  # RFC 9309 section 2.3.1.4: after 30 days the last good copy may be used
 DELTA_SECONDS_MAX = 2_147_483_648  # RFC 9111 section 1.2.2: larger numbers of seconds count as this one
-ROBOTS_MEMORY_SHARE = 16  # so large a part of memory_bytes is for robots.txt files and their rules: 64 MB by default
+ROBOTS_MEMORY_SHARE = 32  # so large a part of memory_bytes is for robots.txt files and their rules: 64 MB by default
 ROBOTS_MEMORY_BYTES_LEAST = 16 << 20  # and at least this: the rules of one file of 500 KiB need 10 MB
 ROBOTS_COLD_FILES_LEAST = 4_096  # robots.txt files that cold hosts may name, each of some 400 bytes in memory
 ROBOTS_COLD_FILE_SHARE = 4_096  # and one for this number of bytes of memory for files: a tenth of that for entries
@@ -180,7 +180,7 @@ PROBE_LINE_BYTES_MAX = 1 << 20  # of probes.jsonl: a site, a URL and all links, 
 # frontier
 COLUMN_ROWS_STEPS = (1_024, 8_192, 65_536, 1 << 25)  # rows of a column asked for at once: copied while that takes a
 # millisecond or two; the last is address space that becomes memory as it is touched
-HOT_HOST_MEMORY_BYTES = 1_000  # bytes of `memory_bytes` for each host in memory; a host needs 150 to 300 bytes
+HOT_HOST_MEMORY_BYTES = 2_000  # bytes of `memory_bytes` for each host in memory; a host needs 150 to 300 bytes
 HOT_HOSTS_MIN = 10_000  # hosts that may always be in memory: two or three megabytes
 COLD_STEP_ROWS = 1_000  # hosts that are looked at between two calls, and sent to the disk: two to four milliseconds
 COLD_BLOCK_ROWS = 512  # hosts that are unpacked to recall one: less than for URLs, since a call may recall many
@@ -377,6 +377,15 @@ LOG_SPACE_SHARE = 16  # a segment ahead of its use may have at most this share o
 LOG_ZERO_BYTES_STEP = 256 << 10  # zeroed and synced at once: a millisecond or two that some caller waits
 REPLAY_WINDOW_ROWS = 16_384  # facts that are applied together in recovery: the fixed price of a call is spread thin
 REPLAY_WINDOW_BYTES = 4 << 20  # and this number of bytes of them, so that memory is bounded
+# seen keys beyond their share of the memory
+SEEN_FRESH_KEYS_MIN = 65_536  # keys in memory that are worth a run; smaller sets stay in memory
+SEEN_FRESH_SHARE = 8  # so large a part of their memory is for new keys, and as much for those that are being written
+SEEN_KEY_BYTES = 8  # of memory for such a key; random additions leave holes in the heap
+SEEN_STEP_KEYS = 16_384  # written, merged or put into a filter between two calls: a millisecond
+SEEN_READ_PAGES = 16  # read at once of each run that is merged: 64 KB, some 12,000 keys
+SEEN_FIND_PAGES = 1_024  # of 4 KB, read at once for look-ups
+SEEN_FILTER_BITS = 12  # bits for a key: one key in 220 is looked up although it is new
+SEEN_FILTER_HASHES = 6  # 8 deny a tenth more of these, and each check costs a sixth more
 SEEN_ROWS_NOTED_MAX = 1 << 20  # fingerprints noted in replay and added at once: 14 MB, and a fourth of the price
 LOG_READ_BYTES = 1 << 20  # read at once in recovery; a larger frame is read whole
 LOG_MARK_BYTES = 64 << 10  # the accuracy of bytes_after(lsn): a thousand marks per 64 MB
@@ -390,7 +399,13 @@ SCRATCH_FILE_BYTES_MAX = 64 << 20  # removed in useful pieces; an offset has 26 
 SCRATCH_FILES_OPEN_MAX = 16  # descriptors; reading moves from file to file slowly
 
 # the backlog and the calendar
-CARD_BYTES_MAX = 1 << 30  # cards of queued URLs in memory by default: a gigabyte, some six million of them
+# memory by default, and its parts: 1/32 for robots.txt files, 1/8 for the ledger, 1/8 for hosts, 1/4 for seen keys, and
+# the rest, 15/32, for cards of queued URLs: a gigabyte, some six million of them
+MEMORY_BYTES = 2 << 30
+MEMORY_BYTES_MIN = 64 << 20  # the least parts of ledger, robots rules, hosts and seen keys need some 50 MB
+MEMORY_BYTES_MAX = 1 << 50
+CARD_MEMORY_SHARE = (15, 32)
+SEEN_MEMORY_SHARE = 4
 # cards of one queue in memory: some minutes of work for a fast host; the rest waits on disk
 BACKLOG_HEAD_CARDS_MAX = 64
 BACKLOG_CHUNK_CARDS = 64  # enough for zstd, and few enough that a card of another rank brings little along
@@ -436,7 +451,7 @@ MERGE_ROWS = 16_384  # rows in memory that are merged at once: some 4 MB, and as
 MERGE_READ_BYTES = 64 << 10  # read at once of each run that is merged: a third of a megabyte unpacked
 AHEAD_ITEMS = 3  # pieces of a scan, or windows of the log, that a thread beside makes ready: some megabytes each
 SCAN_ROWS = 8_192  # rows that a scan gives at once: some two milliseconds of work
-MEMTABLE_SHARE = 4  # so large a part of memory_bytes may the ledger take between checkpoints, a fourth
+MEMTABLE_SHARE = 8  # so large a part of memory_bytes may the ledger take between checkpoints, an eighth
 MEMTABLE_BYTES_MAX_LEAST = (
     16 << 20
 )  # and at least so much: runs of less than 100,000 records would be merged all the time

@@ -91,13 +91,11 @@ def test_it_brings_the_manual_page_and_the_completion_scripts(bare):
 def test_the_manual_page_names_every_command_and_option():
     from outrider.cli.main import outrider
     from outrider.cli.manual import manual
-    from outrider.crawl.setup.options import SETTINGS
+    from outrider.crawl.setup.options import SETTINGS, flag_of
 
     text = manual().replace("\\-", "-")
     assert [] == [name for name in outrider.commands if f".SS outrider {name}" not in text]
-    assert [] == [
-        name for name, one in SETTINGS.items() if not one.file_only and f"--{name.replace('_', '-')}" not in text
-    ]
+    assert [] == [name for name, one in SETTINGS.items() if not one.file_only and flag_of(name) not in text]
 
 
 def test_the_wheel_has_the_types_and_no_build_of_this_machine(wheels, tmp_path):

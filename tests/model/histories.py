@@ -33,8 +33,8 @@ from outrider.limits import (
     ADDRESS_SECONDS_MIN,
     ADDRESS_SECONDS_USUAL,
     BAD_ANSWERS_MAX,
-    CARD_BYTES_MAX,
     LEASES_LOST_MAX,
+    MEMORY_BYTES,
     MICROSECONDS,
     REDIRECT_HOPS_MAX,
     RETRY_SECONDS,
@@ -821,7 +821,7 @@ class History:
             "delay": DELAY,
             "delay_factor": FACTOR,
             "group": {"address": {"gap": GAP}} if self.grouped else None,
-            "memory_bytes": 500 if self.seed % 2 else CARD_BYTES_MAX,  # room for a few cards: the rest is on disk
+            "memory_bytes": 500 if self.seed % 2 else MEMORY_BYTES,  # room for a few cards: the rest is on disk
         }
         frontier = Frontier.open(
             self.disk, clock=self.clock, settings=settings, seed=self.seed & 0xFFFF, keys=CLUSTER_KEYS,

@@ -17,7 +17,7 @@ import pytest
 
 from limiting import set_limits
 from model.histories import History, shortest
-from model.world import hosts_go_cold
+from model.world import hosts_go_cold, keys_go_to_disk
 from outrider import kernels
 from outrider.frontier.stores.tailed_backlog import TailedBacklog
 from outrider.sim.disk import CrashDisk, FaultyFiles
@@ -25,7 +25,7 @@ from outrider.sim.disk import CrashDisk, FaultyFiles
 STEPS = 60
 KINDS = (
     *("log alone", "checkpoints", "checkpoints all the time", "tails on disk", "power cuts", "shared clocks"),
-    "hosts on disk",
+    *("hosts on disk", "seen keys on disk", "all on disk"),
 )
 COMPARED = range(6)
 SEEDS_PER_KIND = 12 if kernels.in_use() == "native" else 4  # plain kernels answer alike, and need longer
@@ -34,22 +34,24 @@ SEEDS_PER_KIND = 12 if kernels.in_use() == "native" else 4  # plain kernels answ
 @pytest.fixture(params=KINDS)
 def kind(request, monkeypatch):
     """The load of the disk: no checkpoint at all, some, one after the other; long queues on disk; power cuts; hosts
-    that become cold whenever they have no URLs, and return.
+    that become cold whenever they have no URLs, and return; seen keys that are written to disk three at a time.
 
     Shared clocks: hosts are grouped by addresses that errands find."""
-    if request.param in ("checkpoints all the time", "power cuts", "hosts on disk"):
+    if request.param in ("checkpoints all the time", "power cuts", "hosts on disk", "all on disk"):
         set_limits(monkeypatch, LOG_BYTES_BEFORE_CHECKPOINT=4_000)
         monkeypatch.setattr(
             "outrider.engine.rounds.COPY_ROWS", {0: 1, 1: 2, 2: 2, 3: 3, 4: 7, 5: 1, 7: 2, 8: 2, 9: 1, 10: 1}
         )
         set_limits(monkeypatch, CHECKPOINT_STEP_BYTES=1)
-    if request.param == "hosts on disk":
+    if request.param in ("hosts on disk", "all on disk"):
         # Hosts whose key spans other hosts stay in memory, and so do hosts of which something was deleted.
         monkeypatch.setattr("model.histories.HOSTS", [f"h{number}.com" for number in range(9)])
         monkeypatch.setattr("model.histories.KEYS", [None] * 14 + ["k"])
         set_limits(monkeypatch, LOG_BYTES_BEFORE_CHECKPOINT=1, CHECKPOINT_STEP_BYTES=300)
         hosts_go_cold(monkeypatch)
-    if request.param == "tails on disk":
+    if request.param in ("seen keys on disk", "all on disk"):
+        keys_go_to_disk(monkeypatch)
+    if request.param in ("tails on disk", "all on disk"):
         monkeypatch.setitem(TailedBacklog.__init__.__kwdefaults__, "head_cards_max", 1)
         monkeypatch.setitem(TailedBacklog.__init__.__kwdefaults__, "chunk_cards", 2)
         set_limits(monkeypatch, RESTS_PER_FRAME_MAX=2)
@@ -57,7 +59,7 @@ def kind(request, monkeypatch):
 
 
 def live(seed: int, kind: str, steps: int = STEPS) -> None:
-    cut = kind in ("power cuts", "shared clocks") or (kind == "hosts on disk" and seed % 2)
+    cut = kind in ("power cuts", "shared clocks") or (kind.endswith("on disk") and kind != "tails on disk" and seed % 2)
     how = {
         "disk": CrashDisk if cut else FaultyFiles,
         "checkpoints": kind != "log alone",

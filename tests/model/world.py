@@ -19,6 +19,7 @@ from outrider.frontier.machine import Machine
 from outrider.frontier.state.hosts import ASKED, GATED, NONE
 from outrider.frontier.state.tables import AUTHORITIES, CALLED, OWN, QUEUES, ROBOTS_FILES, Tables
 from outrider.frontier.state.url_table import STATES
+from outrider.frontier.stores.recent import Recent
 from outrider.frontier.verbs.statuses import leased_heads
 from outrider.journey import Lease, LeaseBatch, Outcome, Verdict
 from outrider.kernels.card_layout import PLANNED
@@ -214,6 +215,13 @@ def hosts_go_cold(monkeypatch: Any) -> None:
         COLD_STEP_ROWS=2,
         NAMES_FREED_BYTES_MIN=8,
     )
+
+
+def keys_go_to_disk(monkeypatch: Any) -> None:
+    """Moves seen keys to disk three at a time, a few at a step, behind a filter that is soon too small. The table of
+    recent URLs, which would answer for most of them, has none."""
+    set_limits(monkeypatch, SEEN_MEMORY_SHARE=1 << 40, SEEN_FRESH_KEYS_MIN=3, SEEN_STEP_KEYS=2)
+    monkeypatch.setattr(Recent, "note", lambda self, marks: None)
 
 
 def recall_all(frontier: Frontier) -> int:

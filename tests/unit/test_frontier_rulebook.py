@@ -157,8 +157,8 @@ def test_garbage_on_disk_is_collected_and_wanted_files_stay(monkeypatch):
     assert [] == files.names()
 
 
-def test_a_sixteenth_of_the_memory_is_for_robots_rules_and_sixteen_megabytes_at_least():
-    assert [1 << 26, ROBOTS_MEMORY_BYTES_LEAST] == [robots_bytes(1 << 30), robots_bytes(1)]
+def test_a_share_of_the_memory_is_for_robots_rules_and_sixteen_megabytes_at_least():
+    assert [1 << 26, ROBOTS_MEMORY_BYTES_LEAST] == [robots_bytes(2 << 30), robots_bytes(1)]
 
 
 LONG_FILES = {

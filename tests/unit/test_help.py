@@ -8,7 +8,7 @@ from click.shell_completion import ShellComplete
 
 from outrider.cli import main as cli
 from outrider.cli.reference import commands_of
-from outrider.crawl.setup.options import SETTINGS, OptionTopic
+from outrider.crawl.setup.options import SETTINGS, OptionTopic, flag_of
 
 COMMANDS = sorted(name for name, _ in commands_of("", cli.outrider))
 
@@ -42,7 +42,7 @@ def test_help_of_crawl_has_its_options_by_topic_and_three_examples(capsys):
     assert 3 <= told.partition("\nExamples:\n")[2].count("\n  outrider ")
     for topic, start, end in zip(OptionTopic, places, [*places[1:], len(told)], strict=True):
         names = [name for name, setting in SETTINGS.items() if setting.topic is topic and not setting.file_only]
-        assert all(f"--{name.replace('_', '-')}" in told[start:end] for name in names)
+        assert all(flag_of(name) in told[start:end] for name in names)
 
 
 def test_every_command_has_a_purpose(capsys):

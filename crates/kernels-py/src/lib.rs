@@ -2,6 +2,7 @@
 //! errors included, is that of the twins in `src/outrider/kernels`. A panic becomes a Python exception at this border.
 
 mod backlog;
+mod blocked_bloom;
 mod caseless;
 mod columns;
 mod extras;
@@ -11,6 +12,7 @@ mod fingerprint_set;
 mod groups;
 mod html;
 mod index;
+mod key_pages;
 mod leases;
 mod octets;
 mod pages;
@@ -519,6 +521,8 @@ mod _native {
     #[pymodule_export]
     use super::backlog::Backlog;
     #[pymodule_export]
+    use super::blocked_bloom::BlockedBloom;
+    #[pymodule_export]
     use super::caseless::holds_all;
     #[pymodule_export]
     use super::extras::with_extras;
@@ -534,6 +538,8 @@ mod _native {
     use super::html::{decode_text, html_tokens, read_html};
     #[pymodule_export]
     use super::index::Index;
+    #[pymodule_export]
+    use super::key_pages::{find_keys, pack_keys, sort_keys, unpack_keys};
     #[pymodule_export]
     use super::leases::Leases;
     #[pymodule_export]

@@ -449,6 +449,29 @@ impl FingerprintSet {
         self.slots.iter().map(of_slot).sum::<usize>() + 8 * scratch
     }
 
+    /// The keys from one on, in ascending order: at least `most` if there are as many, and no part of a leaf.
+    #[must_use]
+    pub fn keys_from(&self, slot: u16, fingerprint: u64, most: usize) -> (Vec<u16>, Vec<u64>) {
+        let (mut slots, mut prints, mut first) =
+            (Vec::new(), Vec::new(), fingerprint & FINGERPRINT);
+        for number in usize::from(slot)..SLOTS {
+            let slot = &self.slots[number];
+            let place = slot.place(first);
+            for leaf in slot.leaves.get(place..).unwrap_or_default() {
+                let start = prints.len();
+                leaf.read(&mut prints);
+                let before = prints[start..].partition_point(|&print| print < first);
+                prints.drain(start..start + before);
+                slots.resize(prints.len(), number as u16);
+                if prints.len() >= most {
+                    return (slots, prints);
+                }
+            }
+            first = 0;
+        }
+        (slots, prints)
+    }
+
     /// The leaves of a few keys, all read in steps, so that no cache miss waits for that of another key.
     fn approach(&self, slots: &[u16], fingerprints: &[u64]) -> [Option<&Leaf>; ABREAST] {
         let mut leaves: [Option<&Leaf>; ABREAST] = [None; ABREAST];

@@ -4,6 +4,7 @@
 //! same contract tests (`tests/contract/test_kernels.py`).
 
 pub mod backlog;
+pub mod blocked_bloom;
 pub mod caseless;
 pub mod digest;
 pub mod eight;
@@ -14,6 +15,7 @@ pub mod framing;
 pub mod groups;
 pub mod html;
 pub mod index;
+pub mod key_pages;
 pub mod leases;
 pub mod pages;
 pub mod planes;

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 import click
 
 from outrider.cli.main import EXIT_CODES, outrider
-from outrider.cli.settings import flag_of
-from outrider.crawl.setup.options import SETTINGS, default_of, typed_text
+from outrider.crawl.setup.options import SETTINGS, default_of, flag_of, typed_text
 
 WIDTH = 80  # of a terminal, as in `outrider --help`
 

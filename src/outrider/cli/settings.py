@@ -18,6 +18,7 @@ from outrider.crawl.setup.options import (
     CrawlOptions,
     default_of,
     explained,
+    flag_of,
     hidden,
     typed_text,
     value_text,
@@ -26,11 +27,6 @@ from outrider.crawl.setup.options import (
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 FLAG, DEFAULT = "flag", "default"
-
-
-def flag_of(name: str) -> str:
-    """Returns the flag of a setting."""
-    return "--" + name.replace("_", "-")
 
 
 def default_shown(name: str) -> str:

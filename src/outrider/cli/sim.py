@@ -1,4 +1,4 @@
-"""The commands `sim utilisation` and `sim freshness`: experiments on a virtual clock with repeatable numbers."""
+"""The commands below `sim`: experiments on a virtual clock with repeatable numbers, and published formulas."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from outrider.errors import NamedPathError
 
 @click.group(cls=HelpfulGroup)
 def sim() -> None:
-    """Run experiments on a virtual clock. The same seed makes the same numbers."""
+    """Run experiments on a virtual clock. The same seed makes the same numbers.
+
+    `bloom` and `drum` compute published formulas.
+    """
 
 
 @sim.command()
@@ -126,6 +129,71 @@ def revisit_freshness(names: tuple[str, ...], scheduler: str, seed: int, plots: 
     click.echo("")
     click.echo(f"{len(found) - len(failed)} of {len(found)} figures are within their tolerance (seed {seed})")
     return 9 if failed else 0
+
+
+@sim.command()
+@click.option("--urls", type=int, required=True, metavar="N", help="The number of URLs.")
+@click.option(
+    "--rate",
+    type=float,
+    default=0.01,
+    show_default=True,
+    metavar="P",
+    help="The share of new URLs that a full filter may fail to deny.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def bloom(urls: int, rate: float, as_json: bool) -> int:
+    """Size a filter of seen URLs: its bits, its hashes (k) and its bytes.
+
+    A plain Bloom filter needs up to k cache misses for a look-up. A blocked filter needs one, and more bits. A filter
+    is full with N URLs. The last column is the share with 2 N.
+    """
+    from outrider.sim.seen_formulas import filters
+
+    made = filters(urls, rate)
+    if as_json:
+        click.echo(json.dumps({"urls": urls, "rate": rate, "filters": [asdict(one) for one in made]}))
+        return 0
+    click.echo(f"{urls:,} URLs, {rate:.4g} of the new ones not denied")
+    click.echo("")
+    click.echo("filter   bits per URL   k             bits       bytes  when full  with 2 N")
+    for one in made:
+        size = f"{one.bytes / 10**9:,.3f} GB" if one.bytes >= 10**7 else f"{one.bytes / 1000:,.3f} kB"
+        click.echo(
+            f"{one.kind:8} {one.bits_per_url:12.3f} {one.hashes:3} {one.bits:16,} {size:>11} "
+            f"{one.rate:9.3%} {one.rate_at_twice:9.2%}"
+        )
+    return 0
+
+
+@sim.command()
+@click.option("--svg", "plot", metavar="FILE", help="Write the plot for 1 GB to FILE.  [default: none]")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def drum(plot: str | None, as_json: bool) -> int:
+    """Print how often exact seen-sets on disk read or write the bytes of each URL, by the formulas of IRLbot.
+
+    Each page has 59 links of 110 bytes, and one of nine is new. The disk moves 100 MiB/s. Mercator-B merges a sorted
+    file with each full buffer. Polybot does so with the URLs themselves. DRUM first collects requests in buckets on
+    disk.
+    """
+    from outrider.sim.seen_formulas import MEMORY_GB, METHODS, PAGES, traffic, traffic_svg
+
+    made = traffic()
+    if plot is not None:
+        _write_plot(Path(plot), traffic_svg())
+    if as_json:
+        click.echo(json.dumps({"rows": [asdict(row) for row in made]}))
+        return 0
+    for memory in MEMORY_GB:
+        click.echo(f"{memory} GB of memory   times each byte is moved            pages/s")
+        click.echo("pages  " + "".join(f"{method:>12}" for method in (*METHODS, *METHODS)))
+        for pages in PAGES:
+            rows = [row for row in made if (row.pages, row.memory_gb) == (pages, memory)]
+            times = "".join(f"{row.overhead:12,.2f}" for row in rows)
+            rates = "".join(f"{row.pages_per_second:12,.4g}" for row in rows)
+            click.echo(f"{pages:<7.0e}{times}{rates}")
+        click.echo("")
+    return 0
 
 
 def _write_plot(path: Path, text: str) -> None:

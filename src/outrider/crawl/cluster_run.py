@@ -53,7 +53,6 @@ from outrider.frontier.verbs.census import ScheduleCounts
 from outrider.journey import Link
 from outrider.kernels import in_use
 from outrider.limits import (
-    CARD_BYTES_MAX,
     NODE_FILE_BYTES_MAX,
     NODE_LEASE_SECONDS,
     NODE_STORE_MEMORY_BYTES_MIN,
@@ -145,7 +144,7 @@ class ClusterRun(CrawlLoop):
             name = self._identity(manifest)
             self._brokers = Brokers(self._file, client=name, install=install_command("cluster"))
             self._brokers.check_topics(manifest.partitions)
-            memory = max(NODE_STORE_MEMORY_BYTES_MIN, CARD_BYTES_MAX // manifest.partitions)
+            memory = max(NODE_STORE_MEMORY_BYTES_MIN, self._options.memory_bytes // manifest.partitions)
             self._places = Places(self._own, list(FILES))
             end, _ = archive_end(path, None)
             self._places.archive = packed_watermark(end) if end is not None else None

@@ -63,8 +63,9 @@ _FUNCTIONS = (
     *("crc32c", "find_frame", "pack_frames", "scan_frames", "fingerprints", "simhash_of_text", "text_digest"),
     *("spell_urls", "spell_arena", "spell_texts"),
     *("hash_spans", "distinct_spans", "gather_spans", "texts_of_spans", "unique_spans"),
-    *("Backlog", "FingerprintSet", "Groups", "Index", "Leases", "PublicSuffixes", "Ready", "Timetable"),
+    *("Backlog", "BlockedBloom", "FingerprintSet", "Groups", "Index", "Leases", "PublicSuffixes", "Ready", "Timetable"),
     *("SameBodies", "SimHashIndex"),
+    *("find_keys", "pack_keys", "sort_keys", "unpack_keys"),
     *("FetchEngine", "FetchLimits"),
     *("RobotsRules", "RobotsText", "robots_verdicts", "shapes_of"),
     *("decode_text", "read_html", "read_pages", "read_sitemap_xml"),
@@ -77,6 +78,7 @@ _IN_USE = _choose(os.environ.get("OUTRIDER_KERNELS", ""))
 
 if TYPE_CHECKING or _IN_USE == "python":
     from outrider.kernels.backlog import Backlog
+    from outrider.kernels.blocked_bloom import BlockedBloom
     from outrider.kernels.caseless import holds_all
     from outrider.kernels.digest import text_digest
     from outrider.kernels.extras import with_extras
@@ -86,6 +88,7 @@ if TYPE_CHECKING or _IN_USE == "python":
     from outrider.kernels.groups import Groups
     from outrider.kernels.html import decode_text, read_html
     from outrider.kernels.index import Index
+    from outrider.kernels.key_pages import find_keys, pack_keys, sort_keys, unpack_keys
     from outrider.kernels.leases import Leases
     from outrider.kernels.pages import PagesRead, read_pages
     from outrider.kernels.planes import pack_heads, shuffle_columns, unpack_heads
@@ -114,6 +117,7 @@ if TYPE_CHECKING or _IN_USE == "python":
 else:
     from outrider._native import (
         Backlog,
+        BlockedBloom,
         FingerprintSet,
         Groups,
         Index,
@@ -131,6 +135,7 @@ else:
         decode_text,
         distinct_spans,
         find_frame,
+        find_keys,
         fingerprints,
         gather_spans,
         hash_spans,
@@ -140,6 +145,7 @@ else:
         kinds_of,
         pack_frames,
         pack_heads,
+        pack_keys,
         read_html,
         read_pages,
         read_sitemap_xml,
@@ -150,6 +156,7 @@ else:
         shapes_of,
         shuffle_columns,
         simhash_of_text,
+        sort_keys,
         spell_arena,
         spell_texts,
         spell_urls,
@@ -157,6 +164,7 @@ else:
         texts_of_spans,
         unique_spans,
         unpack_heads,
+        unpack_keys,
         warc_records,
         with_extras,
     )
@@ -186,6 +194,7 @@ __all__ = [
     "SHORT",
     "ZEROS",
     "Backlog",
+    "BlockedBloom",
     "FingerprintSet",
     "Groups",
     "Index",
@@ -204,6 +213,7 @@ __all__ = [
     "decode_text",
     "distinct_spans",
     "find_frame",
+    "find_keys",
     "fingerprints",
     "gather_spans",
     "hash_spans",
@@ -214,6 +224,7 @@ __all__ = [
     "kinds_of",
     "pack_frames",
     "pack_heads",
+    "pack_keys",
     "read_html",
     "read_pages",
     "read_sitemap_xml",
@@ -224,6 +235,7 @@ __all__ = [
     "shuffle_columns",
     "shapes_of",
     "simhash_of_text",
+    "sort_keys",
     "spell_arena",
     "spell_texts",
     "spell_urls",
@@ -231,6 +243,7 @@ __all__ = [
     "texts_of_spans",
     "unique_spans",
     "unpack_heads",
+    "unpack_keys",
     "warc_records",
     "with_extras",
 ]

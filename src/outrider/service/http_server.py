@@ -23,6 +23,7 @@ from outrider.crawl.orders.own_faults import retry_own_faults, words_of
 from outrider.crawl.questions.control import Answer, Control
 from outrider.crawl.questions.crawl_queries import changing
 from outrider.crawl.setup.directory import kept_settings, settings_of, store_of
+from outrider.crawl.setup.options import flag_of
 from outrider.crawl.setup.permission import Permission
 from outrider.crawl.setup.seeds import read_hosts
 from outrider.engine import AsyncFrontier
@@ -139,8 +140,7 @@ def serve(
     alone = _is_store_alone(directory)
     if alone and flags:
         raise SettingsError(
-            f"{directory} is the store of a program, which has no settings; leave out "
-            f"{', '.join('--' + name.replace('_', '-') for name in flags)}"
+            f"{directory} is the store of a program, which has no settings; leave out {', '.join(map(flag_of, flags))}"
         )
     before = kept_settings(directory).options if os.path.isdir(directory) else {}
     robots = "caller" if listening is None else None

@@ -64,10 +64,15 @@ class _StateCollector(Collector):
             ("log_bytes", "Segments of the log on the disk.", log["segment_bytes"]),
             ("ledger_bytes", "Runs of the ledger on the disk.", structures["ledger"]["bytes"]),
             ("seen_bytes", "Memory of the set of seen URLs.", structures["seen"]["bytes"]),
+            ("seen_disk_bytes", "Seen URLs on the disk.", structures["seen"]["disk_bytes"]),
             ("disk_full", "1 while the disk is full.", log["full"]),
             ("workers_heard", "Workers with requests since the server began.", len(service_state.heard)),
         ):
             yield GaugeMetricFamily(PREFIX + name, words, value)
+        if structures["seen"]["filter_bits"]:
+            words = "Share of the new URLs that the filter before the disk did not deny."
+            rate = structures["seen"]["filter_false_rate"]
+            yield GaugeMetricFamily(PREFIX + "bloom_false_positive_observed_rate", words, rate)
         yield from _of_hosts(service_state.measured)
         yield from _of_times(service_state.measured)
         if service_state.silent_seconds is not None:

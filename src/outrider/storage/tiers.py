@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from outrider.errors import ClosedError, DamagedStoreError, ForeignStoreError
 from outrider.limits import GIVE_BACK_BYTES, MERGE_READ_BYTES, RUN_ROWS_SMALL, RUNS_PER_MERGE
@@ -193,7 +194,13 @@ class Tiers:
         return unfinished_number(name, self._family) if number is None else number
 
 
-def due(runs: Sequence[Run]) -> int:
+class HasRows(Protocol):
+    """A run of any kind. rows: how many records it has."""
+
+    rows: int
+
+
+def due(runs: Sequence[HasRows]) -> int:
     """How many of the newest runs are to become one now: 0, or at least RUNS_PER_MERGE of the same size or smaller."""
     tiers = [_tier(run.rows) for run in runs]
     for tier in sorted(set(tiers)):

@@ -31,6 +31,7 @@ class CrawlKeywords(TypedDict, total=False):
     max_pages: int | None
     max_depth: int | None
     max_pages_per_host: int | None
+    memory_bytes: int
     max_seconds: float | None
     max_wait: float
     delay: float

@@ -43,6 +43,9 @@ from outrider.limits import (
     DNS_SERVERS_MAX,
     GROUP_CAPACITY_MAX,
     IDLE_SECONDS_MAX,
+    MEMORY_BYTES,
+    MEMORY_BYTES_MAX,
+    MEMORY_BYTES_MIN,
     ORDER_SECONDS_MAX,
     RATE_MAX,
     RATE_MIN,
@@ -94,6 +97,24 @@ def _whole(least: int, most: int) -> Callable[[object], int]:
             value = int(text)
         if isinstance(value, bool) or not isinstance(value, int):
             raise RefusedError("not a whole number")
+        if not least <= value <= most:
+            raise RefusedError("it is too small" if value < least else "it is too large")
+        return value
+
+    return read
+
+
+def _size(least: int, most: int) -> Callable[[object], int]:
+    """Reads a number of bytes: 268435456, 256M, 256MiB, 2G."""
+
+    def read(value: object) -> int:
+        if isinstance(value, str):
+            match = re.fullmatch(r"([0-9]{1,18})(?:([KMGT])(?:i?B)?|B)?", value.strip(), re.IGNORECASE)
+            if match is None:
+                raise RefusedError("not a size")
+            value = int(match[1]) << (10 * " KMGT".index((match[2] or " ").upper()))
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise RefusedError("not a size")
         if not least <= value <= most:
             raise RefusedError("it is too small" if value < least else "it is too large")
         return value
@@ -489,7 +510,7 @@ class Setting:
     optional: None (written `none`) is a value of its own. many: a list. switch: a flag with a second flag `no-`, or one
     named `off`. once: it is valid for one run, and not kept in outrider.toml. frontier: the frontier uses it. path: it
     names a file; in outrider.toml it is relative to the directory; `words` lists the values that are not paths.
-    short: a second flag.
+    short: a second flag. flag: the flag, if it is not the name.
     topic: its group in help and documents. choices: the accepted words, which a shell completes.
     per_host: a [[host]] table may have it. secret: its values are never shown. shown: makes one of its values fit to be
     kept and shown, without its password. file_only: it can be set in
@@ -511,6 +532,7 @@ class Setting:
     path: bool = False
     words: tuple[str, ...] = ()
     short: str = ""
+    flag: str = ""
     per_host: bool = False
     file_only: bool = False
     secret: bool = False
@@ -696,6 +718,16 @@ class CrawlOptions:
     max_pages: int | None = _limit(OptionTopic.COMMON, "Stop after N pages.")
     max_depth: int | None = _limit(OptionTopic.COMMON, "Follow links up to N hops from a seed.", least=0)
     max_pages_per_host: int | None = _limit(OptionTopic.LIMITS, "Fetch at most N pages from each host.")
+    memory_bytes: int = _setting(
+        OptionTopic.LIMITS,
+        MEMORY_BYTES,
+        "Memory for URLs, hosts and robots rules. Beyond it, they are on disk (docs/memory.md).",
+        f"a size such as 512M or 2G, at least {MEMORY_BYTES_MIN >> 20}M",
+        _size(MEMORY_BYTES_MIN, MEMORY_BYTES_MAX),
+        "SIZE",
+        flag="memory",
+        frontier=True,
+    )
     max_seconds: float | None = _setting(
         OptionTopic.LIMITS,
         None,
@@ -1329,6 +1361,11 @@ def as_toml(options: CrawlOptions, seeds: Iterable[str]) -> str:
 
 def _paired(value: object) -> str:
     return f"{value:g}" if isinstance(value, int | float) else spelled(value)
+
+
+def flag_of(name: str) -> str:
+    """Returns the flag of a setting."""
+    return "--" + (SETTINGS[name].flag or name.replace("_", "-"))
 
 
 def typed_text(value: object) -> str:

@@ -13,11 +13,11 @@ from outrider.frontier.policy.grouping import Grouping
 from outrider.frontier.policy.revisit_plan import NAMES, NEEDS_RATE, RevisitFunction
 from outrider.frontier.priority import PriorityFunction
 from outrider.limits import (
-    CARD_BYTES_MAX,
     DELAY_FACTOR,
     DELAY_SECONDS_FLOOR,
     HOT_HOST_MEMORY_BYTES,
     HOT_HOSTS_MIN,
+    MEMORY_BYTES,
     RATE_MAX,
     RATE_MIN,
 )
@@ -69,11 +69,12 @@ class FrontierSettings:
     over all hosts at most, or None. discovery_share: the share of the fetches that is for new URLs; None lets the
     values of new and known pages decide.
 
-    memory_bytes: the limit of memory for the cards of queued URLs and robots rules. A sixteenth of it is for robots.txt
-    files and their rules: beyond that, the least recently used files are on disk. The rest is for the cards: beyond it,
-    the worse cards of longer queues are on disk, and short queues as a whole. A fourth of it is for cards of the ledger
-    that are not in a run yet. For each thousand bytes of it one host may be in memory: beyond that, hosts with nothing
-    due become cold with the next checkpoint.
+    memory_bytes: the limit of memory for URLs, hosts and robots rules (docs/memory.md). 1/32 of it is for robots.txt
+    files and their rules: beyond that, the least recently used files are on disk. 1/8 is for cards of the ledger that
+    are not in a run yet, and 1/8 for hosts: for each 2,000 bytes of `memory_bytes` one host may be in memory, and
+    beyond that, hosts with nothing due become cold with the next checkpoint. 1/4 is for the fingerprints of accepted
+    URLs: beyond half of it they are on disk, behind a filter. The rest, 15/32, is for cards of queued URLs: beyond it,
+    the worse cards of longer queues are on disk, and short queues as a whole.
     """
 
     delay: float = DELAY_SECONDS_FLOOR
@@ -90,7 +91,7 @@ class FrontierSettings:
     max_urls: int | None = None
     max_urls_per_queue: int | None = None
     when_full: str = "refuse"
-    memory_bytes: int = CARD_BYTES_MAX
+    memory_bytes: int = MEMORY_BYTES
     group: Grouping | None = None
     traps: Traps | None = None
     obey_robots: bool = True

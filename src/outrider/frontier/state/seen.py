@@ -1,9 +1,14 @@
 """The seen-set: which URLs were accepted in which crawl, and which contents were accepted at all. It is derived: no
-fact speaks of it, and a recovery fills it from the ledger and the log."""
+fact speaks of it, and a recovery fills it from the ledger and the log.
+
+Its keys are in memory until they use half of their share of it. Then the largest sets go to disk, and stay exact
+(`outrider.frontier.stores.spilled_keys`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Iterator, Set
+from itertools import count
 from typing import Any, Final
 
 import numpy as np
@@ -13,12 +18,22 @@ from outrider import kernels
 from outrider.frontier.format.card_columns import Cards
 from outrider.frontier.format.constant import by_value
 from outrider.frontier.stores.ledger import FINGERPRINT_MAX
+from outrider.frontier.stores.spilled_keys import SpilledKeys
 from outrider.kernels.card_layout import HAS_CONTENT, Heads
 from outrider.kernels.columns import NONE
-from outrider.limits import SEEN_ROWS_NOTED_MAX
+from outrider.limits import SEEN_FRESH_KEYS_MIN, SEEN_ROWS_NOTED_MAX
+from outrider.storage.files import Files
+from outrider.storage.key_runs import remove_key_runs
 
 _FINGERPRINT: Final = np.uint64(FINGERPRINT_MAX)
 _Column = npt.NDArray[Any]
+_Keys = kernels.FingerprintSet | SpilledKeys
+_BYTES_MEASURED = 512
+"""For each so many bytes of their memory one key may be added before it is measured again: that is 1 % of it."""
+_ON_DISK = (
+    *("disk_bytes", "runs", "filter_bits", "filter_bytes", "filter_keys", "filter_denied", "filter_false"),
+    *("looked_up", "rolled_over"),
+)
 
 
 class SeenSet:
@@ -26,16 +41,25 @@ class SeenSet:
     each with the slot of its URL; contents: the hashes of accepted contents.
 
     A unique key is the same URL at any host, so a fingerprint alone is the key there. It finds the slot of the URL,
-    which the key of the ledger needs. callers: the rows of such crawls; others may add to it.
+    which the key of the ledger needs. callers: the rows of such crawls; others may add to it. scratch: the files for
+    keys on disk, None to keep all in memory; bytes_max: the limit for memory, None for none.
     """
 
-    def __init__(self, callers: Set[int] = frozenset()) -> None:
-        self.of_crawls: dict[int, kernels.FingerprintSet] = {}
+    def __init__(
+        self, callers: Set[int] = frozenset(), *, scratch: Files | None = None, bytes_max: int | None = None
+    ) -> None:
+        self.of_crawls: dict[int, _Keys] = {}
         self.by_callers: dict[int, kernels.Index] = {}
         self._callers = callers
-        self.contents = kernels.FingerprintSet()
+        self.contents: _Keys = kernels.FingerprintSet()
         self._noted: list[tuple[_Column, _Column, _Column]] | None = None  # additions that wait, in replay
         self._noted_rows = 0
+        self._scratch = scratch
+        self._bytes_max = bytes_max
+        self._numbers = count(1)  # of runs on disk
+        self._unmeasured = 0  # keys that were added since the memory of all was measured
+        if scratch is not None:
+            remove_key_runs(scratch)
 
     def add(self, heads: Heads) -> None:
         """Adds accepted URLs."""
@@ -70,13 +94,46 @@ class SeenSet:
             if seen is None:
                 seen = self.of_crawls[crawl] = kernels.FingerprintSet()
             seen.add(np.ascontiguousarray(slots[rows]), np.ascontiguousarray(fingerprints[rows]))
+        self._measure(len(crawls))
+
+    def _measure(self, added: int) -> None:
+        """Moves the largest sets to disk if all use more than half of their share: the other half is for what moving
+        them needs."""
+        if self._bytes_max is None or self._scratch is None:
+            return
+        self._unmeasured += added
+        if self._unmeasured < self._bytes_max // _BYTES_MEASURED:
+            return
+        self._unmeasured = 0
+        named: list[tuple[int | None, _Keys]] = [*self.of_crawls.items(), (None, self.contents)]
+        sizes = {name: keys.statistics()["bytes"] for name, keys in named if not isinstance(keys, SpilledKeys)}
+        on_disk = [keys for _, keys in named if isinstance(keys, SpilledKeys)]
+        total = sum(sizes.values()) + sum(keys.statistics()["bytes"] for keys in on_disk)
+        large = [(name, keys) for name, keys in named if name in sizes and len(keys) >= SEEN_FRESH_KEYS_MIN]
+        for name, keys in sorted(large, key=lambda one: -sizes[one[0]]):
+            if total <= self._bytes_max // 2 or isinstance(keys, SpilledKeys):
+                break
+            total -= sizes[name]
+            moved = SpilledKeys(
+                self._scratch, lambda: next(self._numbers), keys, bytes_max=self._bytes_max, repeats=name is None
+            )
+            on_disk.append(moved)
+            if name is None:
+                self.contents = moved
+            else:
+                self.of_crawls[name] = moved
+        keys_on_disk = sum(map(len, on_disk))
+        for keys in on_disk:
+            keys.bytes_max = self._bytes_max * len(keys) // max(keys_on_disk, 1)
 
     def drop(self, crawl: int) -> None:
         """Forgets all URLs of a crawl."""
         if self._noted:
             self.add_noted()
             self._noted = []
-        self.of_crawls.pop(crawl, None)
+        keys = self.of_crawls.pop(crawl, None)
+        if isinstance(keys, SpilledKeys):
+            keys.close()
         self.by_callers.pop(crawl, None)
 
     def slots_of(self, crawl: int, fingerprints: Any) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.uint16]]:
@@ -101,14 +158,36 @@ class SeenSet:
                 known[rows] = np.frombuffer(found, np.bool_)
         return known
 
-    def statistics(self) -> dict[str, int]:
-        """Returns the number of keys of all crawls, and the bytes of memory for them."""
+    def statistics(self) -> dict[str, Any]:
+        """Returns the number of keys of all crawls, and the bytes for them in memory and on disk. contents: the keys of
+        contents; contents_bytes: their memory. filter_…: bits, bytes and keys of the filters before the disk; how many
+        new keys they denied and how many they did not (false); filter_false_rate: the share of these. looked_up: keys
+        that were searched on disk; rolled_over: how often a larger filter replaced a full one."""
         sets = [found.statistics() for found in self.of_crawls.values()]
         indexes = [found.statistics() for found in self.by_callers.values()]
-        return {
+        contents = self.contents.statistics()
+        every = [*sets, contents]
+        told = {
             "keys": sum(one["keys"] for one in sets) + sum(one["entries"] for one in indexes),
             "bytes": sum(one["bytes"] for one in (*sets, *indexes)),
+            "contents": contents["keys"],
+            "contents_bytes": contents["bytes"],
         }
+        on_disk = {name: sum(one.get(name, 0) for one in every) for name in _ON_DISK}
+        new = on_disk["filter_denied"] + on_disk["filter_false"]
+        return told | on_disk | {"filter_false_rate": on_disk["filter_false"] / new if new else 0.0}
+
+    def check_files(self) -> Iterator[str]:
+        """Reads the runs on disk again: each damage in words, naming file and byte."""
+        for keys in (*self.of_crawls.values(), self.contents):
+            if isinstance(keys, SpilledKeys):
+                yield from keys.check_files()
+
+    def close(self) -> None:
+        """Removes the files of keys on disk."""
+        for keys in (*self.of_crawls.values(), self.contents):
+            if isinstance(keys, SpilledKeys):
+                keys.close()
 
     def add_contents(self, cards: Cards) -> None:
         """Notes the contents of the cards that have any: the first 8 bytes of `extra`."""
@@ -119,6 +198,7 @@ class SeenSet:
         octets = kernels.gather_spans(cards.arena, starts, starts + 8)
         hashes = np.frombuffer(octets, np.uint64)
         self.contents.add(_slots_of(hashes), hashes)
+        self._measure(len(hashes))
 
     def has_contents(self, hashes: npt.NDArray[np.uint64]) -> list[bool]:
         """Whether content with each of these hashes was accepted for any URL."""

@@ -59,10 +59,11 @@ from outrider.frontier.stores.ledger import Ledger
 from outrider.frontier.stores.rulebook import Rulebook, robots_bytes
 from outrider.kernels.card_layout import Heads
 from outrider.limits import (
-    CARD_BYTES_MAX,
+    CARD_MEMORY_SHARE,
+    MEMORY_BYTES,
     MICROSECONDS,
     OWN_SLOT,
-    ROBOTS_MEMORY_SHARE,
+    SEEN_MEMORY_SHARE,
 )
 from outrider.storage.files import Files
 from outrider.storage.record_columns import distinct
@@ -72,8 +73,8 @@ from outrider.url.keys import key_of_name
 
 class Tables:
     """The whole state. ledger: the records of URLs; cold: the records of hosts on disk; scratch: the files for tails,
-    None to keep all in memory; now: about the instant at which it begins; memory_bytes: the limit for cards of queued
-    URLs and robots rules together."""
+    None to keep all in memory; now: about the instant at which it begins; memory_bytes: the limit of memory, which
+    is divided among cards of queued URLs, robots rules and the seen-set."""
 
     def __init__(
         self,
@@ -85,8 +86,11 @@ class Tables:
         now: Instant = 0,
         memory_bytes: int | None = None,
     ) -> None:
-        for_robots = robots_bytes(CARD_BYTES_MAX if memory_bytes is None else memory_bytes)
-        for_cards = None if memory_bytes is None else memory_bytes - memory_bytes // ROBOTS_MEMORY_SHARE
+        for_robots = robots_bytes(MEMORY_BYTES if memory_bytes is None else memory_bytes)
+        for_cards = for_seen = None
+        if memory_bytes is not None:
+            share, parts = CARD_MEMORY_SHARE
+            for_cards, for_seen = memory_bytes * share // parts, memory_bytes // SEEN_MEMORY_SHARE
         self.fingerprint_key = fingerprint_key
         self.hosts = Hosts()
         self.queues = Queues()
@@ -99,7 +103,7 @@ class Tables:
         # the error that left a host half recalled, perhaps in a call that only reads
         self.torn: BaseException | None = None
         self.crawls = Crawls()
-        self.urls = UrlTable(self, ledger, scratch=scratch, began=now, bytes_max=for_cards)
+        self.urls = UrlTable(self, ledger, scratch=scratch, began=now, bytes_max=for_cards, seen_bytes_max=for_seen)
         self.robots = Authorities(self, Rulebook(scratch, bytes_max=for_robots))
         self.addresses = HostAddresses(self)
         self.errands = Errands(self)

@@ -103,14 +103,22 @@ class OpenLeases(NamedTuple):
 
 class UrlTable:
     """The URLs of a frontier. ledger: their records; scratch: the files for tails, None to keep all in memory; began:
-    about the instant at which it begins; bytes_max: the limit for cards of queued URLs in memory."""
+    about the instant at which it begins; bytes_max: the limit for cards of queued URLs in memory, seen_bytes_max: that
+    for the seen-set."""
 
     def __init__(
-        self, tables: Tables, ledger: Ledger, *, scratch: Files | None, began: Instant, bytes_max: int | None
+        self,
+        tables: Tables,
+        ledger: Ledger,
+        *,
+        scratch: Files | None,
+        began: Instant,
+        bytes_max: int | None,
+        seen_bytes_max: int | None = None,
     ) -> None:
         self._tables = tables
         self.ledger = ledger
-        self.seen = SeenSet(tables.crawls.callers)
+        self.seen = SeenSet(tables.crawls.callers, scratch=scratch, bytes_max=seen_bytes_max)
         self.leases = kernels.Leases()
         self.backlog = TailedBacklog(scratch, name="backlog", bytes_max=bytes_max)
         self._scratch = scratch
@@ -674,7 +682,7 @@ class UrlTable:
 
     def close(self) -> None:
         """Closes and removes the files of tails."""
-        for part in (self.backlog, self.calendar, self.planned, self.spent):
+        for part in (self.seen, self.backlog, self.calendar, self.planned, self.spent):
             part.close()
 
 

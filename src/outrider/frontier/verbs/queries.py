@@ -281,6 +281,7 @@ class Queries(Part):
             census=census,
             shared=self.turns.shared,
             recent_bytes=self._core.recent.bytes(),
+            memory_bytes=self.settings.memory_bytes,
         )
 
     def host(self, name: str, now: Instant) -> HostStatus | None:

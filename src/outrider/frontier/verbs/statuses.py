@@ -92,12 +92,22 @@ def statistics(
     census: Census | None,
     shared: GroupTurns,
     recent_bytes: int = 0,
+    memory_bytes: int = 0,
     revisits: dict[str, object] | None = None,
 ) -> dict[str, object]:
     """Returns counts of URLs, hosts, errands and fetches, under the names of `status --json`; without a census no
     counts of hosts."""
     tallies = tables.registry.tallies
     ledger, cold = tables.urls.ledger.statistics(), tables.cold.statistics()
+    seen, backlog = tables.urls.seen.statistics(), tables.urls.backlog.statistics()
+    calendar, planned = tables.urls.calendar.statistics(), tables.urls.planned.statistics()
+    parts = {
+        "seen": seen["bytes"] + seen["contents_bytes"] + recent_bytes,
+        "cards": backlog["bytes"] + calendar["bytes"] + planned["bytes"],
+        "hosts": tables.hosts.bytes() + tables.cold.memory_bytes,
+        "ledger": ledger.memtable_bytes + cold.memtable_bytes,
+        "robots": tables.robots.rulebook.memory_bytes,
+    }
     return {
         "accepted": tables.urls.accepted(),
         "urls": {STATES[state].value: tables.urls.counts[state] for state in range(1, 7)},
@@ -110,12 +120,13 @@ def statistics(
         **{name: tallies.get(name, 0) for name in _TALLIES},
         "errors": {name[6:]: count for name, count in tallies.items() if name.startswith("error.")},
         "traps": {name[5:]: count for name, count in tallies.items() if name.startswith("trap.")},
+        "memory": {"limit": memory_bytes, "parts": parts, "bytes": sum(parts.values())},
         "structures": {
-            "seen": tables.urls.seen.statistics(),
+            "seen": seen,
             "recent": {"bytes": recent_bytes},
-            "backlog": tables.urls.backlog.statistics(),
-            "calendar": tables.urls.calendar.statistics(),
-            "planned": tables.urls.planned.statistics(),
+            "backlog": backlog,
+            "calendar": calendar,
+            "planned": planned,
             "hosts": {"rows": len(tables.hosts), "bytes": tables.hosts.bytes()},
             "cold_hosts": {
                 "hosts": len(tables.cold),

@@ -1,0 +1,278 @@
+"""Seen keys beyond the memory for them: exact, with most of the keys on disk.
+
+The newest keys are in a set in memory. When it is full, it is written as a run of sorted keys; runs of one size are
+merged. A filter in front has every key of the runs: a key that it does not have is new, without a read. The runs decide
+about all other keys, and read one page for each. Writing, merging and making a larger filter are divided into steps, a
+few with each addition, so no call waits for all of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from outrider import kernels
+from outrider.errors import DamagedStoreError, StoreError
+from outrider.frontier.stores.ledger import FINGERPRINT_MAX
+from outrider.limits import (
+    SEEN_FILTER_BITS,
+    SEEN_FILTER_HASHES,
+    SEEN_FRESH_KEYS_MIN,
+    SEEN_FRESH_SHARE,
+    SEEN_KEY_BYTES,
+    SEEN_STEP_KEYS,
+)
+from outrider.storage.files import Files
+from outrider.storage.key_runs import KeyRun, KeyRunWriter, columns_of, merged_keys
+from outrider.storage.tiers import due
+
+_LINE_BITS = 512
+_FINGERPRINT = np.uint64(FINGERPRINT_MAX)
+
+
+class SpilledKeys:
+    """A set of keys with `check` and `add` as `kernels.FingerprintSet` has. bytes_max: the limit for its memory, which
+    may change at any time.
+
+    files: for its runs; number: returns a new number for a run; keys: the set that became too large. repeats: most keys
+    that are added were added before.
+    """
+
+    def __init__(
+        self,
+        files: Files,
+        number: Callable[[], int],
+        keys: kernels.FingerprintSet,
+        *,
+        bytes_max: int,
+        repeats: bool = False,
+    ) -> None:
+        self.bytes_max = bytes_max
+        self._files = files
+        self._number = number
+        self._repeats = repeats
+        self._fresh = kernels.FingerprintSet()
+        self._frozen: kernels.FingerprintSet | None = keys
+        self._runs: list[KeyRun] = []
+        self._filter = self._new_filter(len(keys))
+        self._unremoved: list[KeyRun] = []
+        self._work: Generator[int, None, None] | None = None  # what is written, merged or filled in; yields keys
+        self._work_left = 0  # about how many keys it has before it
+        self._patience = 0  # so many fresh keys are necessary before the disk is tried again
+        self._denied = 0  # keys that the filter denied
+        self._false = 0  # keys that it did not deny, and no run has
+        self._looked_up = 0
+        self.rolled_over = 0
+
+    # ------------------------------------------------------------------------------------------------ the set
+
+    def check(self, slots: Any, fingerprints: Any) -> bytes:
+        """Returns 1 for each key that is in the set, otherwise 0. Raises DamagedStoreError, naming file and byte."""
+        found = np.frombuffer(self._fresh.check(slots, fingerprints), np.bool_).copy()
+        if self._frozen is not None:
+            found |= np.frombuffer(self._frozen.check(slots, fingerprints), np.bool_)
+        rows = np.flatnonzero(~found)
+        if len(rows) and self._runs:
+            some_slots, prints = _column(slots, np.uint16)[rows], _column(fingerprints, np.uint64)[rows]
+            maybe = np.frombuffer(self._filter.check(some_slots, prints), np.bool_)
+            count = int(np.count_nonzero(maybe))
+            self._denied += len(rows) - count
+            if count:
+                there = self._in_runs(some_slots[maybe], prints[maybe] & _FINGERPRINT)
+                found[rows[maybe]] = there
+                self._looked_up += count
+                self._false += count - int(np.count_nonzero(there))
+        return found.tobytes()
+
+    def _in_runs(self, slots: npt.NDArray[np.uint16], prints: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
+        order = np.lexsort((prints, slots))
+        slots, prints = slots[order], prints[order]
+        first = np.ones(len(slots), np.bool_)
+        first[1:] = (slots[1:] != slots[:-1]) | (prints[1:] != prints[:-1])
+        places = np.cumsum(first) - 1
+        slots, prints = slots[first], prints[first]
+        found = np.zeros(len(slots), np.bool_)
+        for run in sorted(self._runs, key=len, reverse=True):  # the largest has most of them
+            rest = np.flatnonzero(~found)
+            if not len(rest):
+                break
+            found[rest] = run.find(slots[rest], prints[rest])
+        answers = np.empty(len(order), np.bool_)
+        answers[order] = found[places]
+        return answers
+
+    def add(self, slots: Any, fingerprints: Any) -> None:
+        """Adds keys, and does a part of the work that waits. Never fails: without room on disk the keys stay in
+        memory."""
+        if self._repeats:
+            try:
+                new = ~np.frombuffer(self.check(slots, fingerprints), np.bool_)
+            except DamagedStoreError:
+                new = np.ones(len(slots), np.bool_)  # the next check of such a key says it
+            slots, fingerprints = _column(slots, np.uint16)[new], _column(fingerprints, np.uint64)[new]
+        if len(slots):
+            self._fresh.add(slots, fingerprints)
+        self._step(len(slots))
+
+    # ------------------------------------------------------------------------------------------------ the work
+
+    @property
+    def fresh_keys_max(self) -> int:
+        """How many keys may be in memory before they are written as a run."""
+        return max(SEEN_FRESH_KEYS_MIN, self.bytes_max // SEEN_FRESH_SHARE // SEEN_KEY_BYTES)
+
+    def _step(self, added: int) -> None:
+        """Does a part of the work: what each added key needs until it is in the largest run, and more if the fresh keys
+        would otherwise be too many before the work ends."""
+        quota = max(SEEN_STEP_KEYS, added * (3 + len(self._runs)))
+        try:
+            while quota > 0:
+                if self._work is None:
+                    self._work = self._begun()
+                    if self._work is None:
+                        return
+                    room = self.fresh_keys_max - len(self._fresh)
+                    quota = max(quota, self._work_left if room <= added else added * self._work_left // room)
+                done = next(self._work, None)
+                if done is None:
+                    self._work = None
+                    continue
+                quota -= done
+                self._work_left = max(self._work_left - done, 0)
+        except StoreError:
+            # No room, or a damaged page: all keys stay where they are, and a later addition tries again.
+            self._work = None
+            self._patience = len(self._fresh) + max(self.fresh_keys_max // 4, 1)
+
+    def _begun(self) -> Generator[int, None, None] | None:
+        """Returns the most urgent work, None if nothing is to be done."""
+        if len(self._fresh) < self._patience:
+            return None
+        self._patience = 0
+        if self._frozen is None and len(self._fresh) >= self.fresh_keys_max:
+            self._frozen, self._fresh = self._fresh, kernels.FingerprintSet()
+        if self._frozen is not None:
+            self._work_left = len(self._frozen)
+            return self._write(self._frozen)
+        if self._filter_is_full():
+            self._work_left = sum(map(len, self._runs))
+            return self._roll_over()
+        if count := due(self._runs):
+            old = self._runs[len(self._runs) - count :]
+            self._work_left = sum(map(len, old))
+            return self._merge(old)
+        return None
+
+    def _write(self, frozen: kernels.FingerprintSet) -> Generator[int, None, None]:
+        """Makes a run of the frozen keys."""
+        writer = KeyRunWriter(self._files, self._number())
+        try:
+            slot, first = 0, 0
+            while True:
+                slots, prints = columns_of(frozen.keys_from(slot, first, SEEN_STEP_KEYS))
+                if not len(slots):
+                    break
+                writer.add(slots, prints)
+                self._filter.add(slots, prints)
+                slot, first = int(slots[-1]), int(prints[-1]) + 1
+                if first > FINGERPRINT_MAX:
+                    slot, first = slot + 1, 0
+                yield len(slots)
+                if slot > _SLOT_MAX:
+                    break
+            if writer.rows:
+                self._runs.append(writer.finish())
+            self._frozen = None
+        finally:
+            writer.abandon()
+
+    def _merge(self, old: list[KeyRun]) -> Generator[int, None, None]:
+        """Makes one run of the newest ones."""
+        writer = KeyRunWriter(self._files, self._number())
+        try:
+            for slots, prints in merged_keys(old):
+                writer.add(slots, prints)
+                yield len(slots)
+            run = writer.finish()
+        finally:
+            writer.abandon()
+        self._runs[len(self._runs) - len(old) :] = [run]
+        self._unremoved = [run for run in (*self._unremoved, *old) if not run.remove()]
+
+    def _roll_over(self) -> Generator[int, None, None]:
+        """Fills a larger filter from the runs, and then replaces the old one."""
+        larger = self._new_filter(sum(map(len, self._runs)))
+        for run in list(self._runs):
+            for slots, prints in run.read():
+                larger.add(slots, prints)
+                yield len(slots)
+        self._filter = larger
+        self._denied = self._false = self._looked_up = 0
+        self.rolled_over += 1
+
+    def _filter_is_full(self) -> bool:
+        """Whether the filter has more keys than it was made for, and a larger one has room."""
+        bits, keys = self._filter.statistics()["bits"], len(self._filter)
+        return keys * SEEN_FILTER_BITS > bits and self._lines(keys) * _LINE_BITS > 3 * bits // 2
+
+    def _lines(self, keys: int) -> int:
+        """The lines of a filter for twice as many keys, as far as the memory suffices."""
+        wanted = 2 * max(keys, SEEN_FRESH_KEYS_MIN) * SEEN_FILTER_BITS // _LINE_BITS
+        return max(1, min(wanted, max(self.bytes_max, 2 * SEEN_FRESH_KEYS_MIN) // 2 * 8 // _LINE_BITS))
+
+    def _new_filter(self, keys: int) -> kernels.BlockedBloom:
+        return kernels.BlockedBloom(self._lines(keys), SEEN_FILTER_HASHES)
+
+    # ------------------------------------------------------------------------------------------------ its size
+
+    def __len__(self) -> int:
+        """An upper bound of the number of keys: a key that was added several times may count as often."""
+        return len(self._fresh) + (len(self._frozen) if self._frozen is not None else 0) + sum(map(len, self._runs))
+
+    def statistics(self) -> dict[str, int]:
+        """Returns how many keys there are, the bytes in memory and on disk, and the parts of these."""
+        filter_ = self._filter.statistics()
+        in_memory = [self._fresh, *([self._frozen] if self._frozen is not None else [])]
+        sets = sum(one.statistics()["bytes"] for one in in_memory)
+        return {
+            "keys": len(self),
+            "bytes": sets + filter_["bytes"] + sum(run.memory_bytes for run in self._runs),
+            "disk_bytes": sum(run.disk_bytes for run in self._runs),
+            "runs": len(self._runs),
+            "filter_bits": filter_["bits"],
+            "filter_bytes": filter_["bytes"],
+            "filter_keys": filter_["keys"],
+            "filter_denied": self._denied,
+            "filter_false": self._false,
+            "looked_up": self._looked_up,
+            "rolled_over": self.rolled_over,
+        }
+
+    @property
+    def runs(self) -> Sequence[KeyRun]:
+        """The runs on disk."""
+        return self._runs
+
+    def check_files(self) -> Iterator[str]:
+        """Reads every run again: each damage in words, naming file and byte."""
+        for run in self._runs:
+            yield from run.check()
+
+    def close(self) -> None:
+        """Removes its files."""
+        if self._work is not None:
+            self._work.close()
+            self._work = None
+        for run in (*self._runs, *self._unremoved):
+            run.remove()
+        self._runs, self._unremoved = [], []
+
+
+_SLOT_MAX = 4_095
+
+
+def _column(values: Any, dtype: type[np.generic]) -> npt.NDArray[Any]:
+    return np.ascontiguousarray(values, dtype)

@@ -1,0 +1,252 @@
+"""Seen keys beyond their memory: exact, on disk, and with a filter that grows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from limiting import set_limits
+from model.world import World, keys_go_to_disk, recount
+from outrider import kernels
+from outrider.crawl.setup.options import CrawlOptions
+from outrider.errors import DamagedStoreError, SettingsError
+from outrider.frontier.state.seen import SeenSet
+from outrider.frontier.stores.spilled_keys import SpilledKeys
+from outrider.kernels.card_layout import HEAD
+from outrider.kernels.key_pages import PAGE_BYTES
+from outrider.sim.disk import FaultyFiles
+from outrider.storage.memory import MemoryFiles
+from served import Served
+
+
+def drawn(count, *, seed, slots=4_096):
+    draw = np.random.default_rng(seed)
+    return draw.integers(0, slots, count, dtype=np.uint16), draw.integers(0, 2**56, count, dtype=np.uint64)
+
+
+@pytest.fixture
+def small(monkeypatch):
+    set_limits(monkeypatch, SEEN_FRESH_KEYS_MIN=2_000, SEEN_STEP_KEYS=500, SEEN_READ_PAGES=2, SEEN_FIND_PAGES=3)
+
+
+def spilled(files, *, keys=None, bytes_max=100_000, repeats=False):
+    numbers = iter(range(1, 10**6))
+    first = kernels.FingerprintSet()
+    if keys is not None:
+        first.add(*keys)
+    return SpilledKeys(files, lambda: next(numbers), first, bytes_max=bytes_max, repeats=repeats)
+
+
+def found(keys, wanted):
+    return np.frombuffer(keys.check(*wanted), np.bool_)
+
+
+@pytest.mark.parametrize("slots", [1, 3, 4_096])
+def test_every_key_is_found_and_no_other_while_runs_are_written_merged_and_removed(small, slots):
+    files, oracle = MemoryFiles(), kernels.FingerprintSet()
+    first = drawn(3_000, seed=0, slots=slots)
+    keys = spilled(files, keys=first)
+    oracle.add(*first)
+    runs = set()
+    for step in range(1, 60):
+        new, others = drawn(700, seed=step, slots=slots), drawn(700, seed=1_000 + step, slots=slots)
+        both = tuple(np.concatenate(columns) for columns in zip(new, others, new, strict=True))
+        assert oracle.check(*both) == keys.check(*both)
+        keys.add(*new)
+        oracle.add(*new)
+        assert oracle.check(*both) == keys.check(*both)
+        runs.add(keys.statistics()["runs"])
+    everything = tuple(
+        np.concatenate(columns)
+        for columns in zip(first, *(drawn(700, seed=step, slots=slots) for step in range(1, 60)), strict=True)
+    )
+    assert found(keys, everything).all()
+    told = keys.statistics()
+    assert 1 < max(runs) < 8  # 22 were written, and merged
+    assert told["rolled_over"] > 0  # the first filter was for 6,000 keys
+    assert 0 < told["disk_bytes"] <= sum(files.open(name).size() for name in files.names())
+    keys.close()
+    assert [] == files.names()
+
+
+def test_the_filter_denies_nearly_all_new_keys(small):
+    keys = spilled(MemoryFiles(), bytes_max=10**6)
+    for step in range(40):
+        keys.add(*drawn(1_000, seed=step))
+    for step in range(10):
+        assert not found(keys, drawn(5_000, seed=100 + step)).any()
+    told = keys.statistics()
+    assert told["filter_false"] < 0.01 * told["filter_denied"]
+    assert told["filter_bytes"] <= 500_000
+
+
+def test_a_filter_without_room_stays_exact(small):
+    """It was made for a tenth of the keys, and the memory does not allow a larger one."""
+    keys = spilled(MemoryFiles(), bytes_max=1)
+    added = [drawn(1_000, seed=step) for step in range(40)]
+    for one in added:
+        keys.add(*one)
+    assert all(found(keys, one).all() for one in added)
+    assert not found(keys, drawn(20_000, seed=99)).any()
+    assert keys.statistics()["filter_false"] > 1_000
+
+
+def test_keys_that_share_their_upper_bits_are_found_in_the_page_before(small):
+    prints = np.arange(40_000, dtype=np.uint64) // np.uint64(3) * np.uint64(16) + np.arange(40_000, dtype=np.uint64) % 3
+    slots = np.zeros(40_000, np.uint16)
+    keys = spilled(MemoryFiles(), keys=(slots, prints))
+    for _ in range(200):
+        keys.add(*drawn(100, seed=1, slots=1))
+    assert keys.statistics()["runs"]
+    assert found(keys, (slots, prints)).all()
+    assert not found(keys, (slots, prints + np.uint64(5))).any()
+
+
+def test_repeated_keys_are_kept_once(small):
+    keys = spilled(MemoryFiles(), repeats=True)
+    for step in range(60):
+        keys.add(*drawn(1_000, seed=step % 6))
+    assert 6_000 == len(keys)
+
+
+def test_a_full_disk_delays_the_writing_and_loses_nothing(small):
+    files = FaultyFiles()
+    keys = spilled(files, keys=drawn(3_000, seed=0))
+    files.capacity_bytes = 0
+    for step in range(1, 20):
+        keys.add(*drawn(1_000, seed=step))
+    assert 0 == keys.statistics()["runs"]
+    assert all(found(keys, drawn(1_000, seed=step)).all() for step in range(1, 20))
+    files.capacity_bytes = None
+    for step in range(20, 40):
+        keys.add(*drawn(1_000, seed=step))
+    assert keys.statistics()["runs"]
+    assert all(found(keys, drawn(1_000, seed=step)).all() for step in range(1, 40))
+
+
+def test_a_damaged_page_is_named_with_file_and_byte(small):
+    files = MemoryFiles()
+    keys = spilled(files, keys=drawn(3_000, seed=0))
+    for step in range(1, 3):
+        keys.add(*drawn(1_000, seed=step))
+    name = files.names()[0]
+    file = files.open(name)
+    file.write_at(PAGE_BYTES + 77, bytes([file.read_at(PAGE_BYTES + 77, 1)[0] ^ 1]))
+    with pytest.raises(DamagedStoreError, match=f"{name} at byte {PAGE_BYTES}: a page of seen keys fails its checksum"):
+        keys.check(*drawn(3_000, seed=0))
+    assert [True] == [f"{name} at byte {PAGE_BYTES}: a page" in told for told in keys.check_files()]
+    for step in range(3, 60):
+        keys.add(*drawn(1_000, seed=step))  # merges of the damaged run are given up, and additions go on
+    assert found(keys, drawn(1_000, seed=59)).all()
+
+
+def test_a_seen_set_moves_its_largest_sets_to_disk(small, monkeypatch):
+    files = MemoryFiles()
+    seen = SeenSet(scratch=files, bytes_max=600_000)
+    heads = np.zeros(60_000, HEAD)
+    heads["slot"], heads["fingerprint"] = drawn(60_000, seed=1)
+    heads["crawl"][50_000:] = 1
+    for first in range(0, 60_000, 1_000):
+        seen.add(heads[first : first + 1_000])
+    assert isinstance(seen.of_crawls[0], SpilledKeys)
+    assert seen.check(heads["crawl"], heads["slot"], heads["fingerprint"]).all()
+    assert not seen.check(heads["crawl"] + 1, heads["slot"], heads["fingerprint"])[:50_000].any()
+    told = seen.statistics()
+    assert told["disk_bytes"] > 0 < told["filter_bits"]
+    seen.drop(0)
+    assert not seen.check(heads["crawl"], heads["slot"], heads["fingerprint"])[:50_000].any()
+    seen.close()
+    assert [] == files.names()
+
+
+def test_a_frontier_whose_keys_are_on_disk_knows_each_url(monkeypatch):
+    keys_go_to_disk(monkeypatch)
+    world = World(delay=0)
+    urls = [f"http://h{number % 7}.com/{number}" for number in range(300)]
+    for first in range(0, 300, 10):
+        assert ["new"] * 10 == [str(code) for code in world.discover(*urls[first : first + 10])]
+        assert {"known"} == {str(code) for code in world.discover(*urls[: first + 10])}
+    assert world.frontier.statistics()["structures"]["seen"]["runs"]
+    world.frontier.checkpoint()
+    world.reopen()
+    assert {"known"} == {str(code) for code in world.discover(*urls)}
+    assert ["new"] == [str(code) for code in world.discover("http://h1.com/new")]
+    world.discover(*[f"http://h1.com/newer{number}" for number in range(300)])
+    assert world.frontier.statistics()["structures"]["seen"]["runs"]
+    assert {"known"} == {str(code) for code in world.discover(*urls)}
+    assert [] == recount(world.frontier)
+
+
+def test_a_size_of_memory_is_read_with_its_unit_and_bounded():
+    sizes = {"64M": 64 << 20, "2g": 2 << 30, "2GiB": 2 << 30, "100000000": 10**8, "1T": 1 << 40, 1 << 30: 1 << 30}
+    assert list(sizes.values()) == [CrawlOptions(memory_bytes=size).memory_bytes for size in sizes]
+    for size in ("63M", "1", "", "2X", "1.5G", "-1G", 0, True, None, "99999T"):
+        with pytest.raises(SettingsError, match=r"memory.*at least 64M"):
+            CrawlOptions(memory_bytes=size)
+
+
+def test_statistics_name_the_memory_of_each_part():
+    world = World(memory_bytes=10**8)
+    world.discover("http://a.com/")
+    told = world.frontier.statistics()["memory"]
+    assert {"seen", "cards", "hosts", "ledger", "robots"} == set(told["parts"])
+    assert (10**8, sum(told["parts"].values())) == (told["limit"], told["bytes"])
+
+
+def test_a_lower_limit_at_a_restart_moves_keys_to_disk(monkeypatch):
+    set_limits(monkeypatch, SEEN_FRESH_KEYS_MIN=100)
+    world = World(delay=0)
+    urls = [f"http://h{number % 7}.com/{number}" for number in range(500)]
+    world.discover(*urls)
+    assert 0 == world.frontier.statistics()["structures"]["seen"]["runs"]
+    world.reopen(memory_bytes=1)
+    world.inspect().core.recent.forget()
+    assert {"known"} == {str(code) for code in world.discover(*urls)}
+    world.discover(*[f"http://h1.com/newer{number}" for number in range(300)])
+    assert world.frontier.statistics()["structures"]["seen"]["runs"]
+    world.inspect().core.recent.forget()
+    assert {"known"} == {str(code) for code in world.discover(*urls)}
+    assert [] == recount(world.frontier)
+    assert [name for name in world.disk.names() if name.startswith("seen-")]
+    world.frontier.close()
+    assert [] == [name for name in world.disk.names() if name.startswith("seen-")]
+
+
+def test_files_of_keys_that_a_crash_left_are_removed(monkeypatch):
+    keys_go_to_disk(monkeypatch)
+    world = World(delay=0)
+    urls = [f"http://h{number % 7}.com/{number}" for number in range(100)]
+    for url in urls:
+        world.discover(url)
+    before = [name for name in world.disk.names() if name.startswith("seen-")]
+    world.kill()
+    assert before
+    assert {"known"} == {str(code) for code in world.discover(*urls)}
+    world.frontier.close()
+    assert [] == [name for name in world.disk.names() if name.startswith("seen-")]
+
+
+def test_a_damaged_file_of_keys_stops_the_store_and_the_next_opening_makes_it_anew(monkeypatch):
+    keys_go_to_disk(monkeypatch)
+    world = World(delay=0)
+    urls = [f"http://h{number % 7}.com/{number}" for number in range(100)]
+    for url in urls:
+        world.discover(url)
+    for name in world.disk.names():
+        if name.startswith("seen-"):
+            world.disk.open(name).write_at(100, b"damaged")
+    with pytest.raises(DamagedStoreError, match=r"seen-.*\.tail at byte 0: a page of seen keys fails its checksum"):
+        world.discover(*urls)
+    world.kill()
+    assert {"known"} == {str(code) for code in world.discover(*urls)}
+    assert [] == recount(world.frontier)
+
+
+def test_a_server_shows_the_rate_of_the_filter_once_there_is_one(monkeypatch):
+    keys_go_to_disk(monkeypatch)
+    served = Served()
+    name = b"outrider_bloom_false_positive_observed_rate"
+    assert name not in served.answer("GET", "/metrics")
+    served.add(*[f"http://h{number}.com/" for number in range(10)])
+    served.desk._counted = None
+    assert name in served.answer("GET", "/metrics")
