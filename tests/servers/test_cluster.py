@@ -143,3 +143,39 @@ def test_a_node_that_is_paused_past_its_tenure_sends_nothing_and_writes_nothing_
     nodes.finish()
     assert [0, 0, 0] == [process.returncode for process in nodes.running.values()]
     assert "another node owns partition" in nodes.told("b")[len(before) :]
+
+
+@pytest.mark.long
+def test_all_nodes_are_killed_and_started_again(nodes):
+    nodes.until(lambda: nodes.asked > BEGUN)
+    for process in nodes.running.values():
+        process.kill()
+        process.wait()
+    for name in "abc":
+        nodes.start(name)
+    assert nodes.finish() <= 2 * BEGUN  # partitions may go to other nodes, which fetch unnoted pages again
+    assert [0, 0, 0] == [process.returncode for process in nodes.running.values()]
+
+
+@pytest.mark.long
+def test_a_killed_broker_stalls_nothing_for_long(nodes, kafka):
+    nodes.until(lambda: nodes.asked > BEGUN)
+    kafka.brokers[0].kill()
+    nodes.finish()
+    kafka.start()
+    assert [0, 0, 0] == [process.returncode for process in nodes.running.values()]
+
+
+@pytest.mark.long
+def test_the_crawl_waits_for_brokers_that_are_all_killed_and_goes_on(nodes, kafka):
+    nodes.until(lambda: nodes.asked > BEGUN)
+    for broker in kafka.brokers:
+        broker.kill()
+    killed = time.monotonic()
+    nodes.until(lambda: time.monotonic() - killed > 15)
+    asked = nodes.asked
+    nodes.until(lambda: time.monotonic() - killed > 20)
+    assert asked == nodes.asked  # the tenure is over
+    kafka.start()
+    nodes.finish()
+    assert [0, 0, 0] == [process.returncode for process in nodes.running.values()]

@@ -353,8 +353,9 @@ class ClusterNode:
             if store.leased:
                 store.owned.drop()  # requests still run: the next owner waits for their leases
                 return
-            store.owned.frontier.checkpoint()
-            self._upload(store)
+            with contextlib.suppress(UnreachableError):  # the changelog has everything; it is only longer to read
+                store.owned.frontier.checkpoint()
+                self._upload(store)
             store.owned.give_up()
         except (StoreFailedError, ClosedError):
             if store.holds():

@@ -120,6 +120,14 @@ class ClusterRun(CrawlLoop):
         self._leaving = False
         self._committed: tuple[object, ...] = ()
 
+    def stop(self, reason: str = "stopped by you") -> None:
+        """As any crawl's; the second call also ends waits for brokers. Then other nodes claim the partitions of this
+        one."""
+        super().stop(reason)
+        if self._stopping > 1 and self._event_loop is not None:
+            for store in self._stores.all():
+                store.owned.changelog.abandon()
+
     async def run(self) -> NodeEnd:
         """Crawls until the crawl of all nodes is over. Raises SettingsError, StoreError and UnreachableError."""
         await self._run()
