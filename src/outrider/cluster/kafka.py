@@ -167,32 +167,43 @@ class Brokers:
     def read(self, topic: str, partition: int, offset: int) -> list[tuple[int, bytes]]:
         """Returns (offset, record) from an offset on, some at a time; [] at the end. Raises UnreachableError, and
         DamagedStoreError where records were dropped."""
-        with self._reading, self._ours(f"no broker answers at {self.file.kafka}"):
-            if self._reader is None:
-                self._reader = self._consumer(f"{self.file.name}-reads-{id(self)}", {})
-            reader, there = self._reader, self._library.TopicPartition(topic, partition, offset)
-            low, high = reader.get_watermark_offsets(there, timeout=KAFKA_SECONDS_MAX)
-            if offset < low:
-                raise DamagedStoreError(
-                    f"the topic {topic} has dropped the records of partition {partition} up to offset {low}; offset "
-                    f"{offset} is needed"
-                )
-            if offset >= high:
-                return []
-            if self._read_at != (topic, partition, offset):
-                reader.assign([there])
-            self._read_at = None
-            end = time.monotonic() + KAFKA_SECONDS_MAX
-            found: list[tuple[int, bytes]] = []
-            while not found:
-                for message in reader.consume(KAFKA_READ_RECORDS, timeout=_POLL_SECONDS):
-                    if message.error() is not None:
-                        raise self._library.KafkaException(message.error())
-                    found.append((message.offset(), message.value() or b""))
-                if not found and time.monotonic() > end:
-                    raise UnreachableError(f"no broker of {self.file.kafka} sends records of {topic}")
-            self._read_at = topic, partition, found[-1][0] + 1
-            return found
+        with self._reading:
+            try:
+                with self._ours(f"no broker answers at {self.file.kafka}"):
+                    return self._read(topic, partition, offset)
+            except UnreachableError:
+                # A consumer that has met a fenced leader epoch may answer with it for ever; a new one does not.
+                reader, self._reader, self._read_at = self._reader, None, None
+                if reader is not None:
+                    reader.close()
+                raise
+
+    def _read(self, topic: str, partition: int, offset: int) -> list[tuple[int, bytes]]:
+        if self._reader is None:
+            self._reader = self._consumer(f"{self.file.name}-reads-{id(self)}", {})
+        reader, there = self._reader, self._library.TopicPartition(topic, partition, offset)
+        low, high = reader.get_watermark_offsets(there, timeout=KAFKA_SECONDS_MAX)
+        if offset < low:
+            raise DamagedStoreError(
+                f"the topic {topic} has dropped the records of partition {partition} up to offset {low}; offset "
+                f"{offset} is needed"
+            )
+        if offset >= high:
+            return []
+        if self._read_at != (topic, partition, offset):
+            reader.assign([there])
+        self._read_at = None
+        end = time.monotonic() + KAFKA_SECONDS_MAX
+        found: list[tuple[int, bytes]] = []
+        while not found:
+            for message in reader.consume(KAFKA_READ_RECORDS, timeout=_POLL_SECONDS):
+                if message.error() is not None:
+                    raise self._library.KafkaException(message.error())
+                found.append((message.offset(), message.value() or b""))
+            if not found and time.monotonic() > end:
+                raise UnreachableError(f"no broker of {self.file.kafka} sends records of {topic}")
+        self._read_at = topic, partition, found[-1][0] + 1
+        return found
 
     def ends(self, which: str, partitions: Collection[int]) -> dict[int, int]:
         """Returns the offset after the last record of each partition. Raises UnreachableError."""
