@@ -211,9 +211,14 @@ class Brokers:
         wanted = {
             self._library.TopicPartition(self.file.topic(which), one): admin.OffsetSpec.latest() for one in partitions
         }
-        with self._ours(f"no broker answers at {self.file.kafka}"):
-            told = self._administrator().list_offsets(wanted, request_timeout=KAFKA_SECONDS_MAX)
-            return {there.partition: future.result(KAFKA_SECONDS_MAX).offset for there, future in told.items()}
+        try:
+            with self._ours(f"no broker answers at {self.file.kafka}"):
+                found = self._administrator().list_offsets(wanted, request_timeout=KAFKA_SECONDS_MAX)
+                return {there.partition: future.result(KAFKA_SECONDS_MAX).offset for there, future in found.items()}
+        except UnreachableError:
+            with self._making:
+                self._admin = None  # after a restart of all brokers it may answer with the same error for ever
+            raise
 
     def _sender(self) -> Any:
         with self._making:
