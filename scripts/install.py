@@ -460,7 +460,6 @@ def install_servers(root):
         install_package(root, root / ".venv-peers")
     install_beside(root, "judges", "the tools of web archives and the object storage that tests use")
     install_packages()
-    install_kafka(root)
 
 
 def install_packages():
@@ -475,19 +474,6 @@ def install_packages():
     run_bounded([apt, "update", "--quiet", *APT_OPTIONS], APT_LIST_SECONDS_MAX)
     for package in packages:  # one by one: if one is not available, the rest is installed
         run_bounded([*install, package], APT_UNPACK_SECONDS_MAX)
-
-
-def install_kafka(root):
-    """Gets the libraries of Kafka, which the tests of clusters start, into target/kafka."""
-    target, maven = root / "target" / "kafka", shutil.which("mvn")
-    if target.is_dir() or not maven:
-        return
-    say("Getting the libraries of Kafka ...")
-    part = root / "target" / "kafka.part"
-    pom = str(root / "tests" / "servers" / "kafka.xml")
-    command = [maven, "-q", "-B", "-f", pom, "dependency:copy-dependencies", f"-DoutputDirectory={part}"]
-    if run_bounded(command, BUILD_SECONDS_MAX):
-        part.rename(target)
 
 
 def main(arguments):

@@ -1,6 +1,6 @@
 """A real Kafka on loopback: brokers in KRaft mode, each a process of Java, ended by its pid.
 
-`make test-servers` gets the libraries once, with Maven, into target/kafka.
+The libraries are fetched once, with Maven, into target/kafka.
 """
 
 from __future__ import annotations
@@ -13,16 +13,23 @@ import subprocess
 import time
 from pathlib import Path
 
+from servers.programs import free_port, program, skip_unfetched
+
 ROOT = Path(__file__).resolve().parents[2]
 LIBRARIES = ROOT / "target" / "kafka"
 START_SECONDS_MAX = 120
 SESSION_SECONDS = 6  # a node that is silent for so long leaves the group
 
 
-def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return free.getsockname()[1]
+def get_libraries() -> None:
+    """Gets the libraries of Kafka with Maven."""
+    pom, part = Path(__file__).with_name("kafka.xml"), LIBRARIES.with_name("kafka.part")
+    command = [program("mvn"), "-q", "-B", "-f", str(pom), "dependency:copy-dependencies", f"-DoutputDirectory={part}"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    if done.returncode:
+        skip_unfetched("kafka", done.stdout)
+    assert 0 == done.returncode, done.stdout[-3000:]
+    part.rename(LIBRARIES)
 
 
 class Broker:
@@ -92,7 +99,9 @@ class Kafka:
     """Some brokers, from the beginning of a block to its end."""
 
     def __init__(self, folder: Path, brokers: int = 3) -> None:
-        assert LIBRARIES.is_dir(), "the libraries of Kafka are missing: run `make test-servers`"
+        program("java")
+        if not LIBRARIES.is_dir():
+            get_libraries()
         ports = [(free_port(), free_port()) for _ in range(brokers)]
         cluster = base64.urlsafe_b64encode(b"outrider-tests!!").decode().rstrip("=")
         self.brokers = [Broker(folder, number, ports, cluster) for number in range(1, brokers + 1)]

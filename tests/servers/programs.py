@@ -35,6 +35,14 @@ def program(name: str) -> str:
     return path
 
 
+def skip_unfetched(what: str, told: str) -> None:
+    """Skips a test if Maven could not get its libraries from their repository, and names them in the last line. Other
+    faults of Maven are failures."""
+    if any(words in told for words in ("Could not transfer", "Non-resolvable", "UnknownHost", "Could not resolve")):
+        MISSING[what] = "maven (its repository cannot be reached)"
+        pytest.skip(f"{what}: Maven cannot reach its repository")
+
+
 def free_port() -> int:
     """A port of loopback that nothing listens at now."""
     with socket.socket() as one:
