@@ -22,6 +22,7 @@ BOTH = both(Twin)
 SITE = "http://a.example"
 
 WORDS = "User-agent user-agent: Useragent Allow allow: DISALLOW: Disallow Disalow Crawl-delay: crawl delay"
+WORDS += " Content-Usage: Content-Signal:"
 WORDS += " Sitemap: noindex x : * foo foo/1 bar2 # #c / /a /b /a/b /* *a *a*b /a* /a$ $ /a*$ /%61 /%2f /%2F /%zz %"
 WORDS += " ?x=/ ?x=%2F /index.html /index.htm < | ü 3 0.5 1,5 99999999999999 1.x"
 PIECES = st.sampled_from([*WORDS.split(), " ", "\t", "\v", "\f", "\n", "\r", "\r\n", ": ", "\nAllow: ", "\nDisallow: "])

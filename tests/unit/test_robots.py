@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from outrider.limits import CRAWL_DELAY_SECONDS_MAX, ROBOTS_BYTES_MAX, ROBOTS_WILDCARD_RULES_MAX
 from outrider.robots import ALLOW_ALL, REFUSE_ALL, Rules, verdict_of_status, whole_lines
+from outrider.robots.agent_groups import groups_of
 from timing import scaled, seconds_of
 
 SITE = "http://example.org"
@@ -95,6 +96,13 @@ def test_a_crawl_delay_line_ends_the_list_of_agents() -> None:
     agents."""
     body = "User-agent: *\nCrawl-delay: 5\nUser-agent: BadBot\nDisallow: /\n"
     assert [True, False] == [allows(body, "/"), allows(body, "/", "BadBot")]
+
+
+@pytest.mark.parametrize("line", ["Content-Signal: ai-train=no", "content-usage: train-ai=n", "Content-Usage: /a ai=y"])
+def test_a_line_about_the_use_of_content_ends_the_list_of_agents(line: str) -> None:
+    body = f"User-agent: *\n{line}\nUser-agent: BadBot\nDisallow: /\n"
+    assert [True, False] == [allows(body, "/"), allows(body, "/", "BadBot")]
+    assert [["*"], ["BadBot"]] == [group["agents"] for group in groups_of(body)]
 
 
 def test_an_unknown_line_ends_no_group() -> None:

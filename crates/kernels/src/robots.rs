@@ -27,7 +27,7 @@ enum Field {
     Other,
 }
 
-const FIELDS: [(&[u8], Field); 21] = [
+const FIELDS: [(&[u8], Field); 23] = [
     (b"user-agent", Field::Agent),
     (b"useragent", Field::Agent),
     (b"user agent", Field::Agent),
@@ -49,8 +49,10 @@ const FIELDS: [(&[u8], Field); 21] = [
     (b"visit-time", Field::Other),
     (b"visit time", Field::Other),
     (b"noindex", Field::Other),
+    (b"content-usage", Field::Other),
+    (b"content-signal", Field::Other),
 ];
-const FIELD_OCTETS_MAX: usize = 12;
+const FIELD_OCTETS_MAX: usize = 14;
 
 struct Rule {
     line: u32,

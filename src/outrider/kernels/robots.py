@@ -38,6 +38,7 @@ _FIELDS = {
     **dict.fromkeys((b"sitemap", b"sitemaps", b"site-map"), _SITEMAP),
     # Records that only some crawlers read, but inside groups: like a rule they end the list of agents.
     **dict.fromkeys((b"request-rate", b"request rate", b"visit-time", b"visit time", b"noindex"), _OTHER),
+    **dict.fromkeys((b"content-usage", b"content-signal"), _OTHER),
 }
 _BLANK = b" \t\v\f"
 _LETTERS = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-_")

@@ -6,6 +6,9 @@ from typing import Any
 
 from outrider.limits import ROBOTS_GROUP_LINES_MAX
 
+_OF_GROUPS = frozenset({"request-rate", "visit-time", "noindex", "content-usage", "content-signal"})
+"""Other lines of a group: like a rule they end its list of agents (docs/decisions/robots.md)."""
+
 
 def groups_of(text: str) -> list[dict[str, Any]]:
     """Returns the groups of a file in order: `agents`, `rules` as [verb, path] with the verb allow or disallow, and
@@ -30,5 +33,7 @@ def groups_of(text: str) -> list[dict[str, Any]]:
             has_rules = True
         elif name == "crawl-delay" and group is not None:
             group["crawl_delay"] = value
+            has_rules = True
+        elif name in _OF_GROUPS and group is not None:
             has_rules = True
     return found
