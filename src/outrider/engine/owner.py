@@ -967,10 +967,9 @@ class Frontier:
         after = arguments.whole("after", after, 0, arguments.INSTANT_MAX)
         return recovery.lines(self._log, stream, after)
 
-    @decision
-    def _put_back(self, urls: Sequence[str]) -> Verb[int]:
-        """Queues done and gone pages again whose answers are lost."""
-        return lambda m, now: m.urls.put_back(urls, now)
+    def _put_back(self, urls: Sequence[str]) -> int:
+        """Queues done and gone pages again whose answers are lost. Returns how many."""
+        return self._call("put_back", lambda m, now: m.urls.put_back(urls, now))
 
     # -- between frontiers that own different slots -------------------------------------------------------------------
 
