@@ -287,3 +287,12 @@ def test_a_link_of_another_partition_is_judged_by_its_own_scope_and_sent_once():
 
 HOSTS = [f"http://site{number}.test/" for number in range(12)]
 assert SLOTS == 4_096, "the tests count partitions of slots"
+
+
+def test_lines_that_a_lost_store_could_not_note_are_named(several):
+    kept, lost = several.all.all()
+    kept.lsn = lost.lsn = 5
+    lost.owned.changelog.is_held = False
+    lost.frontier.close()
+    assert [lost] == several.places.commit([kept, lost], several.all.each)
+    assert (0, 5) == kept.frontier.projection("pages")

@@ -92,9 +92,10 @@ class Places:
         epoch, lsn = self._content.stores.get(str(store.number), (0, 0))
         return lsn if epoch == owner.epoch else None
 
-    def commit(self, stores: Sequence[OwnStore], each: Any) -> None:
+    def commit(self, stores: Sequence[OwnStore], each: Any) -> list[OwnStore]:
         """Writes the file with the places of these stores, and notes them in the stores: their logs need not keep these
-        lines any more. The line files are synced. each: calls several stores at once."""
+        lines any more. The line files are synced. each: calls several stores at once. Returns the stores that another
+        node owns by now: it puts the pages back whose lines this store could not note."""
         changed = []
         for store in stores:
             known = self._content.stores.get(str(store.number))
@@ -103,10 +104,11 @@ class Places:
                 self._content.stores[str(store.number)] = place
                 changed.append(store)
         replace(self._files, PLACES_FILE, msgspec.json.encode(self._content))
-        each(changed, self._note)
+        return [store for store, noted in zip(changed, each(changed, self._note), strict=True) if noted is None]
 
-    def _note(self, store: OwnStore) -> None:
+    def _note(self, store: OwnStore) -> bool:
         lsn = self._content.stores[str(store.number)][1]
         for stream in self._streams:
             if store.frontier.projection(stream)[1] < lsn:
                 store.frontier.note_projection(stream, self._content.lengths.get(stream, 0), lsn)
+        return True

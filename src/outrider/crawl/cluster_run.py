@@ -11,9 +11,10 @@ import contextlib
 import os
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -290,7 +291,7 @@ class ClusterRun(CrawlLoop):
         OutputOwner(self._node.name, store.owned.changelog.epoch, closed=True).note(store)
 
     def _lost(self, number: int) -> None:
-        dropped = self._output.drop(lambda line: _partition_of(line) == number)
+        dropped = self._output.drop(partial(_is_of, {number}))
         if dropped:
             self._journal.note("dropped", partition=number, lines=dropped)
 
@@ -301,8 +302,13 @@ class ClusterRun(CrawlLoop):
         for store, kept in zip(stores, self._stores.each(stores, _keep), strict=True):
             if kept is None:
                 self._lost(store.number)
+        before = self._output.noted()
         self._output.note()
-        self._places.commit([store for store in stores if store.holds()], self._stores.each)
+        while lost := self._places.commit([store for store in stores if store.holds()], self._stores.each):
+            numbers = {store.number for store in lost}
+            self._output.drop(partial(_is_of, numbers), before)
+            self._output.note()
+            stores = [store for store in stores if store not in lost]
 
     # -- the crawl ----------------------------------------------------------------------------------------------------
 
@@ -391,6 +397,10 @@ def _partition_of(line: bytes) -> int:
     """Returns the partition of a line, by its token."""
     told = msgspec.json.decode(line, type=_Tokens)
     return (told.token if told.page_token is None else told.page_token) >> TOKEN_BITS
+
+
+def _is_of(partitions: Collection[int], line: bytes) -> bool:
+    return _partition_of(line) in partitions
 
 
 def _keep(store: OwnStore) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -307,12 +307,16 @@ class Output:
             self._noted[stream] = projection.length
             self._note_chain(stream)
 
-    def drop(self, is_dropped: Callable[[bytes], bool]) -> int:
-        """Removes lines after the last noted place from the files, and lines that are owed. Returns how many. For the
-        lines of a partition that another node owns now."""
+    def noted(self) -> dict[str, int]:
+        """Returns the length of each line file at the last note."""
+        return dict(self._noted)
+
+    def drop(self, is_dropped: Callable[[bytes], bool], after: Mapping[str, int] | None = None) -> int:
+        """Removes lines from the files that are after the last noted place, or after these lengths, and lines that are
+        owed. Returns how many. For the lines of a partition that another node owns now."""
         count = 0
         for stream, projection in self._projections.items():
-            name, noted = FILES[stream], self._noted[stream]
+            name, noted = FILES[stream], (after or self._noted)[stream]
             later = [line.rstrip(b"\n") for line in whole_lines(os.path.join(self._options.output, name), after=noted)]
             kept = [line for line in later if not is_dropped(line)]
             owed = [line for line in self._owed[stream] if not is_dropped(line)]
