@@ -4,7 +4,6 @@ stopped and added."""
 from __future__ import annotations
 
 import json
-import shutil
 import signal
 import subprocess
 import sys
@@ -66,13 +65,6 @@ class Nodes:
                 process.kill()
             process.wait()
 
-    def lose(self, name):
-        """Kills a node, and its disk is lost."""
-        process = self.running.pop(name)
-        process.kill()
-        process.wait()
-        shutil.rmtree(self.folder / name)
-
     def told(self, name):
         return (self.folder / f"{name}.err").read_text()
 
@@ -115,12 +107,21 @@ def nodes(kafka, tmp_path):
         running.end()
 
 
-def test_the_partitions_of_a_killed_node_whose_disk_is_lost_are_crawled_by_the_others(nodes):
+@pytest.mark.long
+def test_the_partitions_of_a_killed_node_are_crawled_by_the_others(nodes):
     nodes.until(lambda: nodes.asked > BEGUN)
-    nodes.lose("b")
-    again = nodes.finish()
+    dead = nodes.running.pop("b")
+    dead.kill()
+    dead.wait()
+    nodes.until(lambda: all(process.poll() is not None for process in nodes.running.values()))
     assert [0, 0] == [process.returncode for process in nodes.running.values()]
-    assert again < BEGUN * 2  # at most what the lost node had, and it had not noted all
+    pages = nodes.folder / "all.jsonl"
+    words = command("export", *(nodes.folder / name for name in "abc"), "--what", "pages", "--to", pages)
+    assert 0 == subprocess.run(words, env=environment(), timeout=60, check=False).returncode
+    fetched = Counter(line["url"] for line in lines(pages))
+    assert nodes.served.web.must_fetch() <= set(fetched)
+    assert {1} == set(fetched.values())
+    assert [] == judge(nodes.served.log_file, delay=DELAY).breaches
 
 
 def test_a_node_that_leaves_gives_its_partitions_away_and_at_most_its_open_requests_are_repeated(nodes):

@@ -43,6 +43,8 @@ class LineFiles:
         lsn = 0
         if reports is not None:
             length, lsn = reports.state.projections.get(self._stream, (0, 0))
+        elif os.path.isdir(folder := os.path.join(directory, CLUSTER_FOLDER)):
+            length = _noted_by_node(folder, self._stream)
         try:
             yield from whole_lines(path, length)
         except OSError as error:
@@ -106,6 +108,17 @@ def _length(path: str) -> int:
         return os.path.getsize(path)
     except OSError:
         return 0  # a missing file has no lines; another fault shows when the file is opened
+
+
+def _noted_by_node(folder: str, stream: str) -> int:
+    """Returns the noted length of a line file of a node. Later lines may be pages that another node fetches again."""
+    from outrider.cluster.written_places import Places
+
+    files = Directory(folder, create=False, read_only=True)
+    try:
+        return Places(files, ()).projection(stream)[0]
+    finally:
+        files.close()
 
 
 def _reports(directory: str) -> LogContent | None:
