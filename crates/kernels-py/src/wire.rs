@@ -30,7 +30,8 @@ fn texts<'py>(
                 continue;
             }
         }
-        let text = std::str::from_utf8(items.text(*span)).unwrap_or_default();
+        let text = std::str::from_utf8(items.text(*span)) // the reader of messages refuses other octets
+            .map_err(|error| PyValueError::new_err(error.to_string()))?;
         let text = PyString::new(py, text);
         found.push(text.clone());
         last = Some((*span, text));
@@ -196,9 +197,10 @@ impl WireServer {
         Ok(Self { server })
     }
 
-    fn take(&self, py: Python<'_>, seconds: f64) -> Option<WireTurn> {
-        let wait = Duration::try_from_secs_f64(seconds).unwrap_or_default();
-        py.detach(|| self.server.take(wait)).map(|taken| WireTurn { taken })
+    fn take(&self, py: Python<'_>, seconds: f64) -> PyResult<Option<WireTurn>> {
+        let wait = Duration::try_from_secs_f64(seconds)
+            .map_err(|error| PyValueError::new_err(error.to_string()))?;
+        Ok(py.detach(|| self.server.take(wait)).map(|taken| WireTurn { taken }))
     }
 
     fn acknowledge(&self, py: Python<'_>, turn: &WireTurn, statuses: PyBackedBytes) {

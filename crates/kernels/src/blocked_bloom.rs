@@ -29,7 +29,7 @@ fn hashed(slot: u16, fingerprint: u64) -> (u64, u64) {
 }
 
 impl BlockedBloom {
-    /// An empty filter of so many lines, with so many bits for each key.
+    /// An empty filter. lines: its number of 64-byte lines. hashes: the number of bits for each key.
     #[must_use]
     pub fn new(lines: u64, hashes: u32) -> Self {
         let words = vec![0_u64; lines as usize * WORDS + WORDS - 1];

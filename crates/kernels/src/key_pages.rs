@@ -11,7 +11,7 @@ pub const PAGE_BYTES: usize = 4_096;
 const HEAD_BYTES: usize = 24;
 const BITS: usize = 8 * (PAGE_BYTES - HEAD_BYTES);
 const FINGERPRINT: u64 = (1 << 56) - 1;
-/// Bytes behind a page, so that any difference can be read as 16 bytes.
+/// Bytes after a page, so that 16 bytes can be read at any difference.
 const SLACK: usize = 16;
 
 fn key_of(slot: u16, fingerprint: u64) -> u128 {

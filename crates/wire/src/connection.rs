@@ -19,7 +19,7 @@ const PONG_WITHIN: Duration = Duration::from_secs(20);
 const CONNECTION_WINDOW: u32 = 16 << 20;
 const HEAD_BYTES_MAX: u32 = 32 << 10;
 
-/// Whoever speaks HTTP/1 gets words in HTTP/1.
+/// The answer to a request in HTTP/1.
 const NOT_GRPC: &[u8] = b"HTTP/1.1 426 Upgrade Required\r\nconnection: close\r\ncontent-type: text/plain\r\n\r\n\
 This port serves gRPC over HTTP/2. REST has an address of its own: outrider serve DIR --http ADDR\n";
 

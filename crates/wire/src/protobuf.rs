@@ -97,7 +97,7 @@ pub struct Items {
     pub ids: Vec<Span>,
     /// Seconds since 1970; 0 for a URL that is done.
     pub dates: Vec<u64>,
-    /// Seconds since 1970 at which a URL was discovered, 0 for now.
+    /// Seconds since 1970 at which a URL was discovered; 0 if the client gave no date, which means the instant of arrival.
     pub created: Vec<u64>,
     /// The batch of each item.
     pub batches_of: Vec<u32>,
@@ -185,7 +185,7 @@ impl Items {
         self.streams.len()
     }
 
-    /// Whether there are none.
+    /// Whether the turn has no items.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.streams.is_empty()

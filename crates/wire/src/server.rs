@@ -20,9 +20,9 @@ use crate::connection;
 use crate::protobuf::Items;
 use crate::stream::{Chunk, Stream};
 
-/// Calls whose messages wait together for the caller with so many bytes read no further.
+/// The limit of the bytes that wait for the caller. Above it, no call reads more messages.
 const INBOX_BYTES_MAX: usize = 32 << 20;
-/// One turn takes about so many bytes of messages.
+/// The bytes of messages after which a turn takes no further one.
 const TURN_BYTES: usize = 2 << 20;
 
 /// How the messages of a method are given.
@@ -257,7 +257,7 @@ impl Server {
         Ok(Self { shared, stop: Some(stop), thread: Some(thread?) })
     }
 
-    /// The events that wait, after waiting for the first one; None if there is none in that time.
+    /// Waits for the first event and returns all events that have arrived; None after the time without an event.
     #[must_use]
     pub fn take(&self, wait: Duration) -> Option<Taken> {
         let until = Instant::now() + wait;

@@ -179,10 +179,10 @@ class ClusterRun(CrawlLoop):
             self._node.start()
             try:
                 self._send_seeds()
-            except BaseException:
+            except BaseException:  # also Ctrl-C: its threads would go on
                 self._node.abandon()
                 raise
-        except BaseException:
+        except BaseException:  # raised again: the locks of the directory are given back first
             self._own.close()
             self._files.close()
             raise
