@@ -21,7 +21,7 @@ GETTING = {"url", "robots", "journey"} | SECOND
 FRONTIER = {"storage"} | GETTING
 ENGINE = {"frontier"} | FRONTIER
 CATALOG = {"archive", "robots"} | ARCHIVE
-BELOW_CRAWL = {"chart", "engine", "fetch", "page", "archive", "catalog"} | ENGINE
+BELOW_CRAWL = {"chart", "identity", "engine", "fetch", "page", "archive", "catalog"} | ENGINE
 BELOW_SIM = {"crawl", "cluster", "integrations"} | BELOW_CRAWL
 EVERYTHING = {"service", "sim", "cli", "__init__"} | BELOW_SIM
 
@@ -37,8 +37,10 @@ MAY_IMPORT = {
     "storage": SECOND,
     "robots": SECOND,
     "journey": SECOND,
+    "identity": SECOND,
     "frontier": FRONTIER,
-    "fetch": GETTING | {"_native"},  # the fetch kernel holds sockets and a clock: it is none of the deciders' kernels
+    # The fetch kernel holds sockets and a clock: it is none of the deciders' kernels.
+    "fetch": {"identity", "_native"} | GETTING,
     "page": GETTING,
     "archive": ARCHIVE,
     "catalog": CATALOG,

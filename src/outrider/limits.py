@@ -779,3 +779,9 @@ INTEGRATION_FULL_PAUSE_SECONDS = 1.0  # until a full disk is tried again
 INTEGRATION_PATIENCE_SECONDS = 60.0  # that a spider waits for a server which does not answer
 INTEGRATION_CLOSE_SECONDS_MAX = 90.0  # until a program stops waiting for the last writes
 CALLER_FRAMES_MAX = 12  # between the call to a scheduler and the code of the engine that knows the page
+
+# Identity and signatures
+IDENTITY_FILE_BYTES_MAX = 16_384  # a key in PEM form has 119 bytes, identity.toml some hundred
+IDENTITY_KEYS_MAX = 8  # that one directory publishes: a rotation needs two
+IDENTITY_RANGES_MAX = 10_000  # address ranges of one crawler: clouds publish some thousand
+IDENTITY_TEXT_MAX = 2_000  # characters of a sentence in identity.toml

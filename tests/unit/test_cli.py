@@ -42,6 +42,7 @@ def test_the_commands_are_exactly_those_with_a_function():
         "fetch",
         "host",
         "hosts",
+        "identity",
         "import",
         "judge",
         "politeness",

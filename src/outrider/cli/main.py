@@ -27,6 +27,7 @@ try:
     from outrider.cli.catalog_command import catalog_command
     from outrider.cli.cluster_command import CLUSTER, as_node, cluster
     from outrider.cli.help import HELP_COLUMNS, HelpfulGroup, TopicOption
+    from outrider.cli.identity_command import identity
     from outrider.cli.judge_command import judge
     from outrider.cli.page import fetch, show
     from outrider.cli.query_commands import duplicates, explain, hosts, skipped_command, urls, why_idle
@@ -86,7 +87,7 @@ _PURPOSES = (
     ("Data in and out", ("export", "import", "catalog", "replay")),
     ("Check and repair", ("verify", "repair", "politeness", "judge")),
     ("Many machines", ("serve", "work", "cluster")),
-    ("Tools", ("url", "robots", "sim")),
+    ("Tools", ("url", "robots", "identity", "sim")),
     ("Outrider itself", ("settings", "completion", "version")),
 )
 _CRAWL_EXAMPLES = (
@@ -258,6 +259,7 @@ _OTHERS = (
     completion,
     url,
     robots,
+    identity,
     judge,
     serve,
     work,

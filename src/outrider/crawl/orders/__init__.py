@@ -7,6 +7,7 @@ Orders to a running crawl, such as a pause or new URLs, are sent like questions 
     archive_replay.py  `replay`: hooks over the archive, without a request
     catalogs.py        catalogs of a running crawl, and `catalog`
     exchange.py        `export` and `import`
+    identity_files.py  `identity`: a key, and the files by which sites verify a crawler
     move_old.py        `--anew`: moves the old content into a folder
     own_faults.py      retries of pages that failed for a fault of our own
     replay_process.py  the processes of a replay
