@@ -194,9 +194,10 @@ def status(directory: str, as_json: bool, access: Access) -> int:
 
     For the FILE of a cluster (its name ends in .toml), it shows the counts of all nodes.
     """
+    from outrider.cluster.description import is_cluster_file
     from outrider.crawl.questions.status import status_lines, status_of
 
-    if directory.endswith(".toml"):
+    if is_cluster_file(directory):
         from outrider.crawl.questions.cluster_status import cluster_status, cluster_status_lines
 
         found = cluster_status(directory)

@@ -58,7 +58,7 @@ _URL_COLUMNS = {
 }
 
 _directory = click.argument("directory", metavar="DIR")
-_place = click.argument("directory", metavar="DIR|ADDRESS")
+_place = click.argument("directory", metavar="DIR|ADDRESS|FILE")
 _after = click.option(
     "--after",
     metavar="CURSOR",
@@ -82,7 +82,7 @@ _json_lines = click.option(
 
 @click.command(cls=HelpfulCommand)
 @click.argument("url", metavar="URL", required=False)
-@click.option("-o", "--output", "directory", metavar="DIR", help="The crawl's directory.")
+@click.option("-o", "--output", "directory", metavar="DIR", help="The crawl's directory, or the FILE of a cluster.")
 @click.option("--server", metavar="ADDRESS", help="The address of a server, instead of -o.  [default: none]")
 @click.option("--crawl", metavar="NAME", help="The namespace of the URL.  [default: default]")
 @click.option(

@@ -33,15 +33,15 @@ STOPPED_BY_USER = 4
 _WHAT = ("frontier", "pages", "items")
 
 _directory = click.argument("directory", metavar="DIR")
-_place = click.argument("directory", metavar="DIR|ADDRESS")
+_place = click.argument("directory", metavar="DIR|ADDRESS|FILE")
 _json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 
 
 @click.command(cls=HelpfulCommand)
-@_directory
+@click.argument("directory", metavar="DIR|FILE")
 @_json
 def verify(directory: str, as_json: bool) -> int:
-    """Check the store in DIR for damage.
+    """Check the store in DIR for damage, or those of the cluster in FILE.
 
     It checks every checksum and recounts everything. It changes nothing, and works while the crawl runs. Exit code 0
     if all is correct, 9 if a count is wrong, 5 if a file is damaged or if the output contains pages that the store

@@ -13,6 +13,8 @@ count and who owns the partition, so membership of nodes is only advice.
     links.py           links between partitions, and from other programs
     stores.py          the stores of a node as one frontier
     written_places.py  how far the line files of a node reach, for each partition
+    words.py           what nodes and commands tell each other
+    answering.py       carries out orders and answers questions
     node.py            a node: claims, links, counts and snapshots
 """
 

@@ -48,6 +48,11 @@ class ClusterFile:
         return f"{self.name}.{which}"
 
 
+def is_cluster_file(place: str) -> bool:
+    """Whether a word names the file of a cluster rather than a directory."""
+    return place.endswith(".toml") and not os.path.isdir(place)
+
+
 def read_cluster_file(path: str) -> ClusterFile:
     """Reads the file of a cluster. Raises NamedPathError, SettingsError."""
     path = os.path.abspath(os.path.expanduser(path))
@@ -122,6 +127,10 @@ class ClusterManifest(msgspec.Struct, frozen=True):
         """Returns a partition by its number."""
         keys = bytes.fromhex(self.fingerprint_key), bytes.fromhex(self.slot_key)
         return Partition(number, self.partitions, bytes.fromhex(self.cluster), keys, self.created, self.url_rules)
+
+    def partition_of_host(self, host: str) -> int:
+        """Returns the number of the partition of a host; -1 for what is no host."""
+        return int(self.partitions_of(UrlBatch.of([f"http://{host}/"]))[0])
 
     def partitions_of(self, urls: UrlBatch) -> npt.NDArray[np.intp]:
         """Returns the number of the partition of each URL; -1 for one that is not valid."""

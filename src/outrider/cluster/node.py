@@ -17,13 +17,15 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from outrider.clock import Instant, elapsed, wall
+from outrider.clock import elapsed, wall
+from outrider.cluster.answering import Answering
 from outrider.cluster.description import ClusterManifest
 from outrider.cluster.kafka import Brokers, Membership
 from outrider.cluster.links import Parcel, Refused, packed_links, packed_parcels, unpacked
 from outrider.cluster.owning import Claimed, claim, make_ready, open_store
 from outrider.cluster.snapshots import Objects, newest_snapshot, upload
 from outrider.cluster.stores import OutputPlaces, OwnStore, OwnStores
+from outrider.cluster.words import NodeMessage, PartitionCounts
 from outrider.errors import (
     ClaimLostError,
     ClaimRefusedError,
@@ -39,6 +41,7 @@ from outrider.limits import (
     LINKS_CARRIED_AT_ONCE,
     NODE_COUNT_SECONDS,
     NODE_LEAVE_SECONDS_MAX,
+    NODE_LISTEN_SECONDS,
     NODE_SNAPSHOT_SECONDS,
     SLOTS,
     TENURE_SECONDS,
@@ -74,28 +77,6 @@ class NodeWatcher(Protocol):
     def say(self, text: str) -> None:
         """Prints a line for people."""
         ...
-
-
-class PartitionCounts(msgspec.Struct, frozen=True):
-    """What one partition counts, told by its owner. received: the offset up to which it has received links."""
-
-    partition: int
-    epoch: int
-    received: int
-    finished: bool
-    numbers: dict[str, int]
-
-
-class NodeMessage(msgspec.Struct, frozen=True):
-    """What a node tells the others from time to time. at: by its clock, for people. round: grows with each message.
-    ended: it leaves."""
-
-    node: str
-    at: Instant
-    round: int
-    counts: list[PartitionCounts]
-    address: str = ""
-    ended: bool = False
 
 
 @dataclass(slots=True)
@@ -142,7 +123,7 @@ class ClusterNode:
         self._round = 0
         self._told: dict[int, PartitionCounts] = {}
         self._nodes: dict[str, float] = {}
-        self._words_at = 0
+        self._answering = Answering(brokers, self.stores, name, self._hear)
         self._last_sum: tuple[object, ...] = ()
         self.failure: BaseException | None = None
         self._size = SLOTS // manifest.partitions
@@ -152,9 +133,12 @@ class ClusterNode:
 
     def start(self) -> None:
         """Joins the group of nodes. Raises UnreachableError."""
-        self._words_at = max(0, self._brokers.ends("words", [0])[0])
+        self._answering.begin()
         self._membership = Membership(self._brokers, self._want)
-        for work in (self._take_part, self._keep, self._carry, self._receive, self._count, self._upload_some):
+        for work in (
+            self._take_part, self._keep, self._carry, self._receive, self._count, self._listen, self._answer,
+            self._upload_some,
+        ):  # fmt: skip
             thread = threading.Thread(target=self._guarded, args=(work,), name=f"outrider{work.__name__}", daemon=True)
             thread.start()
             self._threads.append(thread)
@@ -319,6 +303,7 @@ class ClusterNode:
         try:
             owned.changelog.keep()
             place.received = place.noted = int(owned.frontier.watermarks().get(_LINKS, b"0"))
+            self._answering.opened(store)
             self._watcher.opened(store, claimed)
         except (StoreFailedError, ClosedError):
             if store.holds():
@@ -349,6 +334,7 @@ class ClusterNode:
         try:
             self._watcher.leaves(store)
             self._note_received(store)
+            self._answering.note(store)
             self.stores.remove(number)
             if store.leased:
                 store.owned.drop()  # requests still run: the next owner waits for their leases
@@ -470,19 +456,23 @@ class ClusterNode:
     # -- counts -------------------------------------------------------------------------------------------------------
 
     def _count(self) -> None:
-        """Tells the other nodes what the own partitions count, and learns whether the crawl is over."""
+        """Tells the other nodes what the own partitions count."""
         self._stop.wait(NODE_COUNT_SECONDS)
         counts = []
         for store in self.stores.all():
             with self.stores.may_be_lost(store):
                 counts.append(self._counts_of(store))
-        words = self._brokers.records("words")
-        words.send(self._word(counts)).offset()
-        while records := words.read(self._words_at):
-            for offset, octets in records:
-                self._words_at = offset + 1
-                self._hear(octets)
+        self._brokers.records("words").send(self._word(counts)).offset()
         self._judge_end()
+
+    def _listen(self) -> None:
+        """Hears what other nodes and commands say."""
+        if not self._answering.read():
+            self._stop.wait(NODE_LISTEN_SECONDS)
+
+    def _answer(self) -> None:
+        """Answers the questions of commands."""
+        self._answering.answer(NODE_COUNT_SECONDS)
 
     def _word(self, counts: list[PartitionCounts], *, ended: bool = False) -> bytes:
         self._round += 1
@@ -496,11 +486,7 @@ class ClusterNode:
         received = self._places[store.number].received
         return PartitionCounts(store.number, store.owned.changelog.epoch, received, finished, numbers)
 
-    def _hear(self, octets: bytes) -> None:
-        try:
-            told = msgspec.json.decode(octets, type=NodeMessage)
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            return  # of another program
+    def _hear(self, told: NodeMessage) -> None:
         self._nodes[told.node] = time.monotonic()
         for one in told.counts:
             known = self._told.get(one.partition)
@@ -532,6 +518,7 @@ class ClusterNode:
         self._stop.wait(NODE_SNAPSHOT_SECONDS)
         for store in self.stores.all():
             with self.stores.may_be_lost(store):
+                self._answering.note_sometimes(store)
                 self._upload(store)
 
     def _upload(self, store: OwnStore) -> None:

@@ -41,7 +41,8 @@ T = TypeVar("T")
 @dataclass(eq=False)
 class OwnStore:
     """One store of this node. ready_at: when it may have leases, by the monotonic clock. leased: its open leases of
-    this node. lsn: of its last line. leaves: it leases nothing any more."""
+    this node. lsn: of its last line. leaves: it leases nothing any more. heard: the offset of `words` up to which it
+    has carried out orders; heard_noted: what the store itself says about that."""
 
     number: int
     owned: Owned
@@ -49,6 +50,8 @@ class OwnStore:
     leased: set[int] = field(default_factory=set)
     lsn: int = 0
     leaves: bool = False
+    heard: int = 0
+    heard_noted: int = 0
 
     @property
     def frontier(self) -> Any:

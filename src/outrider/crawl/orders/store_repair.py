@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from outrider.clock import Instant, instant, rfc3339, wall
+from outrider.cluster.description import is_cluster_file
 from outrider.crawl.output import worker_folder
 from outrider.crawl.output.object_list import ObjectList
 from outrider.crawl.output.object_store import ObjectStore, StoredObject
@@ -21,6 +22,7 @@ from outrider.crawl.output.output_recovery import (
     packed_watermark,
     unpacked_watermark,
 )
+from outrider.crawl.questions.cluster_queries import verify_cluster
 from outrider.crawl.questions.crawl_queries import ask_owner
 from outrider.crawl.setup.directory import kept_settings, store_of
 from outrider.crawl.setup.options import from_environment, resolved
@@ -112,10 +114,13 @@ class Repaired:
 
 def verify(path: str) -> Verified:
     """Checks every checksum of a store, recounts the store, and compares the length of its crawl's output with it, and
-    the list of uploaded files with their object storage. Changes nothing. A running crawl recounts itself.
+    the list of uploaded files with their object storage. Changes nothing. A running crawl recounts itself, and so do
+    the nodes of the cluster in a file.
 
     Raises StoreError if it cannot be read and the reason is unknown: StoreInUseError, ForeignStoreError.
     """
+    if is_cluster_file(path):
+        return Verified((), verify_cluster(path))
     if worker_folder.is_worker(path):
         books = worker_folder.surveyed(path)
         return Verified(books.damage, Verification(not books.problems, books.problems, books.counts), books.unknown)

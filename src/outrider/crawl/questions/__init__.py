@@ -3,6 +3,7 @@
 A running crawl answers over `control.sock` or HTTP. If no process owns the directory, its files answer.
 
     captures.py          captures of pages in archives of any program, for a frontier
+    cluster_queries.py   questions and orders to the nodes of a cluster
     cluster_status.py    the counts of all nodes of a cluster
     control.py           `control.sock` of a running crawl
     crawl_queries.py     questions and orders, to a running crawl or to its files

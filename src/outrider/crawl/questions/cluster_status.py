@@ -10,7 +10,8 @@ import msgspec
 from outrider.clock import rfc3339, wall
 from outrider.cluster.description import read_cluster_file
 from outrider.cluster.kafka import Brokers
-from outrider.cluster.node import COUNTED, NodeMessage, PartitionCounts
+from outrider.cluster.node import COUNTED
+from outrider.cluster.words import NodeMessage, PartitionCounts
 from outrider.crawl.output.cluster_objects import ClusterObjects, read_manifest
 from outrider.crawl.output.summary import counted
 from outrider.crawl.setup.install_hints import install_command

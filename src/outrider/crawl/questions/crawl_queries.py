@@ -18,8 +18,10 @@ from typing import Any
 import msgspec
 
 from outrider.archive.line_index import last_line
+from outrider.cluster.description import is_cluster_file
 from outrider.crawl.output.output import FILES, PAGES
 from outrider.crawl.output.summary import held_back
+from outrider.crawl.questions.cluster_queries import asking_cluster
 from outrider.crawl.questions.control import Answers, ask
 from outrider.crawl.questions.remote_queries import Access, asking
 from outrider.crawl.questions.skipped import why_skipped
@@ -100,7 +102,7 @@ def with_refused(found: Mapping[str, Any], admitted: Admitted, urls: Sequence[st
 @contextmanager
 def ordering(path: str, access: Access | None = None) -> Iterator[Looks]:
     """Carries out orders to the crawl in `path`, for the length of a block. A running crawl receives them; otherwise
-    its store is opened. `path` may be the address of a server.
+    its store is opened. `path` may be the address of a server, or the file of a cluster.
 
     The answer of a crawl that does not run has `stopped`. Raises SettingsError, StoreError (StoreInUseError if the
     owner does not answer) and the errors of the orders.
@@ -108,6 +110,10 @@ def ordering(path: str, access: Access | None = None) -> Iterator[Looks]:
     if is_address(path):
         with asking(path, access) as ask_server:
             yield ask_server
+        return
+    if is_cluster_file(path):
+        with asking_cluster(path) as ask_cluster:
+            yield ask_cluster
         return
     store_of(path)
     try:
@@ -150,13 +156,18 @@ def answers_of(
 
 @contextmanager
 def querying(path: str, access: Access | None = None) -> Iterator[Looks]:
-    """Answers questions about the crawl in `path`, or at the address of a server, for the length of a block.
+    """Answers questions about the crawl in `path`, at the address of a server, or of the cluster in a file, for the
+    length of a block.
 
     Raises SettingsError, StoreError (StoreInUseError if the owner does not answer) and the errors of the questions.
     """
     if is_address(path):
         with asking(path, access) as ask_server:
             yield ask_server
+        return
+    if is_cluster_file(path):
+        with asking_cluster(path) as ask_cluster:
+            yield ask_cluster
         return
     store = store_of(path)
     told = Shell(path) if store != path else None

@@ -1,0 +1,97 @@
+"""The records of the topic `words`, in which nodes and commands tell each other something. Each is a JSON object:
+
+{"node": …, "counts": […]}                  a node tells what its partitions count
+{"ask": …, "mark": …, "question": {…}}      a command asks the owners of partitions, or gives them an order
+{"answers": …, "partition": 3, …}           the owner of a partition answers
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from outrider.clock import Instant
+from outrider.engine.process_queries import LOOKS, ORDERS
+
+VERIFY: Final = "verify"
+"""The question for which a store is counted again."""
+ORDERS_ASKED: Final = (
+    "host",
+    "retry",
+    "pause",
+    "resume",
+    "block_until",
+    "set_delay",
+    "set_limit",
+    "delete",
+    "recheck",
+)
+"""Orders that the owner of each partition carries out once. New URLs go through the topic `urls`."""
+assert set(ORDERS_ASKED) <= set(ORDERS)
+QUESTIONS_ASKED: Final = (*LOOKS, VERIFY)
+
+
+class PartitionCounts(msgspec.Struct, frozen=True):
+    """What one partition counts, told by its owner. received: the offset up to which it has received links."""
+
+    partition: int
+    epoch: int
+    received: int
+    finished: bool
+    numbers: dict[str, int]
+
+
+class NodeMessage(msgspec.Struct, frozen=True):
+    """What a node tells the others from time to time. at: by its clock, for people. round: grows with each message.
+    ended: it leaves."""
+
+    node: str
+    at: Instant
+    round: int
+    counts: list[PartitionCounts]
+    address: str = ""
+    ended: bool = False
+
+
+class Question(msgspec.Struct, frozen=True):
+    """A question or an order. mark: a text that no other one has. partitions: whose owners it is for; None: all."""
+
+    ask: str
+    mark: str
+    question: dict[str, Any]
+    partitions: list[int] | None = None
+
+    @property
+    def is_order(self) -> bool:
+        """Whether it changes something."""
+        return self.ask in ORDERS_ASKED
+
+    def concerns(self, partition: int) -> bool:
+        """Whether it is for the owner of a partition."""
+        return self.partitions is None or partition in self.partitions
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """The answer of the owner of a partition. answers: the mark of the question. code: the exit code of an error."""
+
+    answers: str
+    partition: int
+    node: str
+    answer: dict[str, Any] | None = None
+    error: str = ""
+    code: int = 0
+
+
+Word = NodeMessage | Question | Answer
+_KINDS: Final[tuple[type[Word], ...]] = (NodeMessage, Question, Answer)
+
+
+def unpacked_word(octets: bytes) -> Word | None:
+    """Returns the content of a record; None for that of another program."""
+    for kind in _KINDS:
+        try:
+            return msgspec.json.decode(octets, type=kind)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            continue
+    return None

@@ -1,0 +1,230 @@
+"""Questions and orders of commands to a cluster: the same table as of a directory, through the topic `words`.
+
+The owners of the partitions answer there, so no node has a port for questions, and only who may use the topics of the
+cluster may ask. An order is kept in the topic until each of its partitions has carried it out.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+import msgspec
+
+from outrider.cluster.description import ClusterFile, ClusterManifest, read_cluster_file
+from outrider.cluster.kafka import Brokers
+from outrider.cluster.links import packed_links
+from outrider.cluster.words import VERIFY, Answer, NodeMessage, Question, unpacked_word
+from outrider.crawl.output.cluster_objects import ClusterObjects, read_manifest
+from outrider.crawl.output.summary import counted
+from outrider.crawl.setup.install_hints import install_command
+from outrider.errors import SettingsError, UnreachableError
+from outrider.journey import Code, Link, State, Verification
+from outrider.limits import (
+    CLUSTER_PARTITIONS_ASKED,
+    CONTROL_ANSWER_SECONDS_MAX,
+    CONTROL_PAGE_ROWS_MAX,
+    CONTROL_SLOW_SECONDS_MAX,
+    NODE_SILENT_SECONDS_MAX,
+)
+from outrider.url import UrlBatch, host_of
+
+_LISTS: Final = ("hosts", "urls")
+_POLL_SECONDS: Final = 0.1
+_REASONS: Final = ("ready", "leased", "resting", "network", "waiting", "blocked", "paused", "limit", "finished")
+"""Reasons of `why-idle`: the first one that a partition has is that of the cluster."""
+
+
+@contextmanager
+def asking_cluster(path: str) -> Iterator[Callable[[str, Mapping[str, Any]], Any]]:
+    """Sends questions and orders to the cluster in the file `path`, for the length of a block. Raises SettingsError,
+    UnreachableError, and the errors of the questions."""
+    file = read_cluster_file(path)
+    manifest = read_manifest(ClusterObjects(file.objects), file)
+    brokers = Brokers(file, client="outrider-asks", install=install_command("cluster"))
+    try:
+        brokers.check_topics(manifest.partitions)
+        yield ClusterQuestions(file, manifest, brokers).ask
+    finally:
+        brokers.close()
+
+
+def verify_cluster(path: str) -> Verification:
+    """Has each owner count its stores again. Raises SettingsError, UnreachableError."""
+    with asking_cluster(path) as ask:
+        found: Verification = ask(VERIFY, {})
+        return found
+
+
+class ClusterQuestions:
+    """One command and a cluster."""
+
+    def __init__(self, file: ClusterFile, manifest: ClusterManifest, brokers: Brokers) -> None:
+        self._file, self._manifest, self._brokers = file, manifest, brokers
+
+    def ask(self, name: str, question: Mapping[str, Any]) -> Any:
+        """Returns the answer of the cluster, in the shape of the answer of one crawl."""
+        if name == "add":
+            return self._add([str(url) for url in question["urls"]])
+        if name in _LISTS:
+            return self._rows(name, question)
+        answers = self._answers(name, question, self._partitions_for(name, question))
+        if name == "explain":
+            known = [one for one in answers.values() if one["state"] != State.UNKNOWN]
+            return (known or [*answers.values()])[0]
+        if name == "why-idle":
+            return _joined_idle(answers)
+        if name == VERIFY:
+            return _joined_verification(answers)
+        return {"count": sum(int(one["count"]) for one in answers.values())}
+
+    # -- whom to ask --------------------------------------------------------------------------------------------------
+
+    def _partitions_for(self, name: str, question: Mapping[str, Any]) -> list[int]:
+        """Returns the partitions that a question concerns."""
+        everywhere = range(self._manifest.partitions)
+        host = question.get("host")
+        if name == "explain" and not any(question.get(one) for one in ("queue_key", "unique_key", "crawl")):
+            host = host_of(str(question["url"]))
+        number = -1 if host is None else self._manifest.partition_of_host(str(host))
+        return [*everywhere] if number < 0 else [number]
+
+    def _add(self, urls: Sequence[str]) -> dict[str, Any]:
+        """Sends URLs to the partitions of their hosts. They are durable there, and the owners add them."""
+        topic = self._file.topic("urls")
+        numbers = self._manifest.partitions_of(UrlBatch.of(urls)).tolist()
+        sent = [
+            self._brokers.send(topic, number, record)
+            for number, record in zip(numbers, packed_links(Link(url) for url in urls), strict=True)
+            if number >= 0
+        ]
+        for one in sent:
+            one.offset()
+        counts = {str(Code.HELD): len(sent), str(Code.INVALID): len(urls) - len(sent)}
+        return {"codes": {code: count for code, count in counts.items() if count}}
+
+    # -- lists --------------------------------------------------------------------------------------------------------
+
+    def _rows(self, name: str, question: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns some rows of a list: those of the partitions in their order. The cursor names a partition, and the
+        place in its list."""
+        numbers = self._partitions_for(name, question)
+        begin, inner = _cursor_of(question.get("after"), self._manifest.partitions)
+        numbers = [number for number in numbers if number >= begin]
+        some = numbers[:CLUSTER_PARTITIONS_ASKED]
+        limit = question.get("limit") or CONTROL_PAGE_ROWS_MAX
+        rows: list[dict[str, Any]] = []
+        if not some:
+            return {"rows": rows, "cursor": None}
+        # The first partition may have all rows, so the other ones are asked only if its list ends.
+        asked = [some[:1], some[1:]] if inner is not None else [some]
+        for part in asked:
+            after = inner if part == asked[0] else None
+            answers = self._answers(name, {**question, "after": after, "limit": limit}, part) if part else {}
+            for number in part:
+                found = answers[number]
+                room = limit - len(rows)
+                if len(found["rows"]) > room:
+                    # Its rows have no cursors of their own: this partition is asked again from its beginning.
+                    return {"rows": rows, "cursor": f"{number}:"}
+                rows += found["rows"]
+                if found["cursor"] is not None:
+                    return {"rows": rows, "cursor": f"{number}:{found['cursor']}"}
+        left = numbers[len(some) :]
+        return {"rows": rows, "cursor": f"{left[0]}:" if left else None}
+
+    # -- questions and answers ----------------------------------------------------------------------------------------
+
+    def _answers(
+        self, name: str, question: Mapping[str, Any], partitions: Collection[int]
+    ) -> dict[int, dict[str, Any]]:
+        """Returns the answer of each partition, in their order. Raises the first error, and UnreachableError for a
+        partition that does not answer. A host may be known to one partition only."""
+        words = self._brokers.records("words")
+        at = self._brokers.ends("words", [0])[0]
+        asked = Question(name, os.urandom(8).hex(), {**question}, sorted(partitions))
+        words.send(msgspec.json.encode(asked)).offset()
+        found: dict[int, Answer] = {}
+        nodes: set[str] = set()
+        began = time.monotonic()
+        while len(found) < len(partitions):
+            records = words.read(at)
+            for offset, octets in records:
+                at = offset + 1
+                word = unpacked_word(octets)
+                if isinstance(word, Answer) and word.answers == asked.mark:
+                    found.setdefault(word.partition, word)
+                elif isinstance(word, NodeMessage) and not word.ended:
+                    nodes.add(word.node)
+            if not records:
+                self._check_time(asked, time.monotonic() - began, set(partitions) - set(found), nodes)
+                time.sleep(_POLL_SECONDS)
+        answers = {number: one.answer for number, one in sorted(found.items()) if one.answer is not None}
+        refused = next((one for _, one in sorted(found.items()) if one.answer is None), None)
+        if refused is not None and not (answers and name == "host"):
+            raise (SettingsError if refused.code == SettingsError.exit_code else UnreachableError)(refused.error)
+        return answers
+
+    def _check_time(self, asked: Question, passed: float, missing: set[int], nodes: set[str]) -> None:
+        """Raises UnreachableError if it is in vain to wait longer."""
+        kept = "; the order is kept, and the next owner carries it out" if asked.is_order else ""
+        if not nodes and passed > NODE_SILENT_SECONDS_MAX:
+            raise UnreachableError(
+                f"no node of the cluster {self._file.name} runs{kept}; start one: outrider crawl --cluster "
+                f"{self._file.path} -o DIR"
+            )
+        if passed > (CONTROL_SLOW_SECONDS_MAX if asked.ask == VERIFY else CONTROL_ANSWER_SECONDS_MAX):
+            raise UnreachableError(
+                f"partition {min(missing)} of the cluster {self._file.name} did not answer within {passed:.0f} s, and "
+                f"{counted(len(missing) - 1, 'other one', 'other ones')}{kept}; `outrider status {self._file.path}` "
+                "shows which node has it"
+            )
+
+
+def _cursor_of(after: object, partitions: int) -> tuple[int, str | None]:
+    """Returns the partition of a cursor, and the cursor in its list. Raises SettingsError."""
+    if after is None:
+        return 0, None
+    number, divided, inner = str(after).partition(":")
+    if not divided or not number.isdecimal() or len(number) > len(str(partitions)) or int(number) >= partitions:
+        raise SettingsError(f"after is {after!r:.80}: use the cursor at the end of the previous list")
+    return int(number), inner or None
+
+
+def _joined_idle(answers: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]:
+    """Returns why the whole cluster has nothing to lease: what its partitions say, added up."""
+    all_ = [*answers.values()]
+    reasons = [str(one["reason"]) for one in all_]
+    reason = next((one for one in _REASONS if one in reasons), reasons[0])
+    alike = [one for one in all_ if one["reason"] == reason]
+    said = alike[0] if len(alike) == 1 else max(alike, key=lambda one: sum(one["urls"].values()))
+    next_ = min((one for one in all_ if one["next_at"] is not None), key=lambda one: one["next_at"], default=said)
+    tail = max(all_, key=lambda one: one["tail_seconds"] or 0.0)
+    text = f"{counted(len(alike), 'partition')} of {len(all_)}: {said['text']}"
+    return {
+        "reason": reason,
+        "text": text if len(all_) > 1 else said["text"],
+        "known": sum(one["known"] for one in all_),
+        **{name: _added([one[name] for one in all_]) for name in ("hosts", "urls")},
+        "errands": sum(one["errands"] for one in all_),
+        "next_at": next_["next_at"],
+        "next_seconds": next_["next_seconds"],
+        **{name: tail[name] for name in ("tail_host", "tail_urls", "tail_seconds")},
+    }
+
+
+def _added(counts: Sequence[Mapping[str, int]]) -> dict[str, int]:
+    total: dict[str, int] = {}
+    for one in counts:
+        for name, count in one.items():
+            total[name] = total.get(name, 0) + count
+    return total
+
+
+def _joined_verification(answers: Mapping[int, Mapping[str, Any]]) -> Verification:
+    problems = tuple(f"partition {number}: {one}" for number, told in answers.items() for one in told["problems"])
+    ok = all(told["ok"] for told in answers.values())
+    return Verification(ok, problems, _added([told["counts"] for told in answers.values()]))

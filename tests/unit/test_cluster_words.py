@@ -1,0 +1,262 @@
+"""Orders and questions through the topic `words`: each store carries out each order once, and commands get one answer
+of all partitions."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+
+import pytest
+
+from outrider import Frontier
+from outrider.cluster.answering import Answering
+from outrider.cluster.description import is_cluster_file, new_manifest
+from outrider.cluster.stores import OwnStore, OwnStores
+from outrider.cluster.words import Answer, NodeMessage, Question, unpacked_word
+from outrider.cluster.written_places import Places
+from outrider.crawl.questions import cluster_queries
+from outrider.crawl.questions.crawl_queries import every_row
+from outrider.errors import SettingsError, UnreachableError
+from outrider.journey import Code
+from outrider.limits import CHANGELOG_RECORD_BYTES_MAX
+from outrider.storage.memory import MemoryFiles
+
+PARTITIONS = 4
+HOSTS = [f"site{number}.test" for number in range(12)]
+
+
+class Brokers:
+    """Topics in memory: `words`, and the URLs that were sent to each partition."""
+
+    def __init__(self):
+        self.file = SimpleNamespace(name="example", path="cluster.toml", topic=lambda which: which)
+        self.words, self.urls, self.reads = [], [], lambda: None
+
+    def send(self, topic, partition, record):
+        if topic == "words":
+            self.words.append(record)
+        else:
+            self.urls.append((partition, json.loads(record)))
+        return SimpleNamespace(offset=lambda: len(self.words) - 1)
+
+    def records(self, which):
+        return SimpleNamespace(send=lambda record: self.send(which, 0, record), read=self._read)
+
+    def _read(self, offset):
+        self.reads()
+        return list(enumerate(self.words))[offset : offset + 3]
+
+    def ends(self, which, partitions):
+        return {0: len(self.words)}
+
+
+class Changelog:
+    is_held, epoch, lsn = True, 1, 0
+
+
+class Cluster:
+    """Two nodes with two partitions each, and a command that asks them."""
+
+    def __init__(self):
+        self.manifest = new_manifest("x", PARTITIONS, created="2026-01-01T00:00:00Z", random_bytes=bytes(range(48)))
+        self.brokers, self.heard, self.nodes = Brokers(), [], []
+        self.files = [MemoryFiles() for _ in range(PARTITIONS)]
+        for name in ("one", "two"):
+            places = Places(MemoryFiles(), [])
+            stores = OwnStores(self.manifest, send=list, lost=lambda number: None, places=places)
+            self.nodes.append((stores, Answering(self.brokers, stores, name, self.heard.append)))
+        for number in range(PARTITIONS):
+            self.open(number, number % 2)
+        self.asking = cluster_queries.ClusterQuestions(self.brokers.file, self.manifest, self.brokers)
+
+    def open(self, number, node):
+        """Has a node own a partition."""
+        stores, answering = self.nodes[node]
+        partition = self.manifest.partition(number)
+        frontier = Frontier.open(
+            self.files[number], slots=partition.slots, keys=partition.keys, robots="caller",
+            settings={"delay": 0.0, "delay_factor": 0.0},
+        )  # fmt: skip
+        store = OwnStore(number, SimpleNamespace(frontier=frontier, changelog=Changelog(), is_open=True))
+        answering.opened(store)
+        stores.add(store)
+
+    def close(self, number):
+        """Has a node give a partition up."""
+        for stores, answering in self.nodes:
+            if (store := stores.remove(number)) is not None:
+                answering.note(store)
+                store.frontier.close()
+
+    def store(self, number):
+        return next(store for stores, _ in self.nodes if (store := stores.get(number)) is not None)
+
+    def turn(self):
+        for _, answering in self.nodes:
+            while answering.read():
+                pass
+            answering.answer(0)
+
+    def live(self):
+        """From now on the nodes work while the command waits."""
+        working = []
+
+        def reads():
+            if not working:
+                working.append(True)
+                self.turn()
+                working.clear()
+
+        self.brokers.reads = reads
+
+    def order(self, ask, question, partitions=None):
+        self.brokers.words.append(json.dumps(
+            {"ask": ask, "mark": f"m{len(self.brokers.words)}", "question": question, "partitions": partitions}
+        ).encode())  # fmt: skip
+
+    def fill(self, per_host=1):
+        for host in HOSTS:
+            number = self.manifest.partition_of_host(host)
+            self.store(number).frontier.discover([f"http://{host}/{n}" for n in range(per_host)])
+
+    def answers(self):
+        words = [unpacked_word(octets) for octets in self.brokers.words]
+        return [word for word in words if isinstance(word, Answer)]
+
+
+@pytest.fixture
+def cluster():
+    made = Cluster()
+    yield made
+    for stores, _ in made.nodes:
+        stores.close()
+
+
+def test_the_records_are_told_apart_and_those_of_other_programs_are_skipped():
+    assert isinstance(unpacked_word(b'{"node":"a","at":1,"round":1,"counts":[]}'), NodeMessage)
+    assert isinstance(unpacked_word(b'{"ask":"hosts","mark":"m","question":{}}'), Question)
+    assert isinstance(unpacked_word(b'{"answers":"m","partition":1,"node":"a"}'), Answer)
+    for octets in (b"", b"\xff", b"[]", b'{"ask": 3}', b"[" * 90_000, b'{"ask":"hosts","mark":"m","question":[]}'):
+        assert unpacked_word(octets) is None
+
+
+def test_an_order_is_carried_out_by_the_store_that_it_concerns_once(cluster):
+    cluster.fill()
+    number = cluster.manifest.partition_of_host(HOSTS[0])
+    cluster.order("host", {"host": HOSTS[0], "order": "pause"}, [number])
+    cluster.turn()
+    assert cluster.store(number).frontier.host(HOSTS[0]).paused
+    assert [{"count": 1}] == [one.answer for one in cluster.answers()]
+    cluster.store(number).frontier.resume(HOSTS[0])
+    cluster.close(number)
+    cluster.open(number, 0)  # the next owner knows from the store what was carried out
+    cluster.turn()
+    assert not cluster.store(number).frontier.host(HOSTS[0]).paused
+    assert 1 == len(cluster.answers())
+
+
+def test_an_order_waits_for_the_next_owner_of_a_partition(cluster):
+    cluster.fill()
+    for number in range(PARTITIONS):
+        cluster.close(number)
+    cluster.order("pause", {})
+    cluster.turn()
+    assert [] == cluster.answers()
+    for number in range(PARTITIONS):
+        cluster.open(number, 0)
+    cluster.turn()
+    assert [] == [lease for number in range(PARTITIONS) for lease in cluster.store(number).frontier.lease(20)]
+    assert PARTITIONS == len(cluster.answers())
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        ("nothing", {}), ("add", {"urls": ["http://new.test/"]}), ("put", {}), ("restore", {"rows": []}),
+        ("host", {"host": "no.test", "order": "pause"}), ("host", {"order": 7}), ("set_delay", {"delay_seconds": "x"}),
+        ("set_limit", {"limit": [1]}), ("urls", {"after": {"a": 1}, "limit": "many"}), ("explain", {"url": 3}),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_carried_out_is_answered_with_a_reason_and_stops_nobody(cluster, word):
+    cluster.fill()
+    before = [cluster.store(number).frontier.statistics()["accepted"] for number in range(PARTITIONS)]
+    cluster.order(*word)
+    cluster.turn()
+    assert {2} == {one.code for one in cluster.answers()}
+    assert all(one.error for one in cluster.answers())
+    assert before == [cluster.store(number).frontier.statistics()["accepted"] for number in range(PARTITIONS)]
+
+
+def test_a_list_has_the_rows_of_all_partitions_once_whatever_its_pages(cluster):
+    cluster.fill(per_host=9)
+    cluster.live()
+    for limit in (1, 7, 40, None):
+        after, found = None, []
+        for _ in range(200):
+            rows = list(every_row(cluster.asking.ask, "urls", {"after": after}, limit))
+            after = rows.pop()["cursor"] if rows and list(rows[-1]) == ["cursor"] else None
+            found += [row["url"] for row in rows]
+            if after is None:
+                break
+        assert sorted(f"http://{host}/{n}" for host in HOSTS for n in range(9)) == sorted(found)
+    assert set(HOSTS) == {row["name"] for row in every_row(cluster.asking.ask, "hosts", {}, None)}
+    for wrong in ("x", "9:", "-1:", "1"):
+        with pytest.raises(SettingsError, match="after is"):
+            cluster.asking.ask("urls", {"after": wrong})
+
+
+def test_the_answers_of_all_partitions_become_one(cluster):
+    cluster.fill(per_host=3)
+    cluster.live()
+    ask = cluster.asking.ask
+    assert "queued" == ask("explain", {"url": f"http://{HOSTS[3]}/1"})["state"]
+    assert "unknown" == ask("explain", {"url": f"http://{HOSTS[3]}/77"})["state"]
+    idle = ask("why-idle", {})
+    assert (len(HOSTS), 3 * len(HOSTS)) == (idle["known"], idle["urls"]["queued"])
+    assert "ready" == idle["reason"]
+    verified = ask("verify", {})
+    assert verified.ok
+    assert 3 * len(HOSTS) == verified.counts["accepted"]
+    assert {"count": 1} == ask("host", {"host": HOSTS[5], "order": "delay", "value": 9})
+    assert 9.0 == next(row for row in ask("hosts", {})["rows"] if row["name"] == HOSTS[5])["delay_seconds"]
+    with pytest.raises(SettingsError, match=r"no host 'no\.test'"):
+        ask("host", {"host": "no.test", "order": "pause"})
+
+
+def test_an_answer_that_is_too_large_for_a_record_has_fewer_rows(cluster):
+    host = HOSTS[0]
+    store = cluster.store(cluster.manifest.partition_of_host(host))
+    store.frontier.discover([f"http://{host}/{'x' * 7_900}{n}" for n in range(250)])
+    cluster.live()
+    found = list(every_row(cluster.asking.ask, "urls", {"host": host}, None))
+    assert 250 == len(found)
+    assert max(map(len, cluster.brokers.words)) <= CHANGELOG_RECORD_BYTES_MAX
+
+
+def test_new_urls_are_sent_to_the_partitions_of_their_hosts(cluster):
+    urls = [f"http://{host}/" for host in HOSTS]
+    assert {"codes": {Code.HELD: len(HOSTS)}} == cluster.asking.ask("add", {"urls": urls})
+    sent = {record["url"]: partition for partition, record in cluster.brokers.urls}
+    assert {url: cluster.manifest.partition_of_host(host) for url, host in zip(urls, HOSTS, strict=True)} == sent
+
+
+def test_without_a_node_a_command_says_how_to_start_one_and_keeps_an_order(cluster, monkeypatch):
+    passed = iter(range(0, 10_000, 3))
+    monkeypatch.setattr(cluster_queries, "time", SimpleNamespace(monotonic=lambda: next(passed), sleep=lambda s: None))
+    with pytest.raises(UnreachableError, match=r"no node .* runs; start one: outrider crawl --cluster cluster\.toml"):
+        cluster.asking.ask("hosts", {})
+    with pytest.raises(UnreachableError, match="the order is kept"):
+        cluster.asking.ask("retry", {})
+    alive = NodeMessage("one", 0, 1, [])
+    cluster.brokers.reads = lambda: cluster.brokers.words.append(json.dumps(
+        {"node": alive.node, "at": 0, "round": 1, "counts": []}
+    ).encode()) if len(cluster.brokers.words) < 5 else None  # fmt: skip
+    with pytest.raises(UnreachableError, match=r"partition 0 .* and 3 other ones"):
+        cluster.asking.ask("hosts", {})
+
+
+def test_a_word_is_the_file_of_a_cluster_by_its_end_unless_it_is_a_directory(tmp_path):
+    (tmp_path / "crawl.toml").mkdir()
+    assert is_cluster_file("cluster.toml")
+    assert not is_cluster_file("crawl")
+    assert not is_cluster_file(str(tmp_path / "crawl.toml"))
