@@ -26,7 +26,7 @@ from unittest import mock
 
 from bench.measuring import CACHE, ROOT, Measured, run
 from bench.tables import Table, middle, ratio
-from outrider.crawl.output.object_store import ObjectStore
+from outrider.storage.object_store import ObjectStore
 
 ROUNDS = int(os.environ.get("BENCH_ROUNDS", "3"))
 OTHER = os.environ.get("BENCH_OTHER")

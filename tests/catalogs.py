@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from outrider.catalog.destination import Destination
+from outrider.catalog.part_stores import BucketParts, FolderParts, PartStore
 from outrider.catalog.sqlite import SqliteCatalog
 
 SECOND = 1_000_000
@@ -106,9 +107,20 @@ class ParquetPlace:
         self.path = folder / "catalog"
 
     def catalog(self) -> Destination:
+        return self.sealing(clock=lambda: 0)
+
+    def sealing(self, **more: Any) -> Destination:
+        """A catalog with other limits of a part."""
         from outrider.catalog.parquet_parts import ParquetCatalog
 
-        return ParquetCatalog(str(self.path), clock=lambda: 0)
+        return ParquetCatalog(self.store(), **more)
+
+    def store(self) -> PartStore:
+        return FolderParts(str(self.path))
+
+    def position(self) -> Path:
+        """The file with the newest position."""
+        return self.path / "position.json"
 
     def another(self, folder: Path) -> ParquetPlace:
         return ParquetPlace(folder)
@@ -126,8 +138,21 @@ class ParquetPlace:
     def change(self, statement: str) -> None:
         """Sets a field of the position, as `SET name = number`."""
         name, number = statement.rpartition("SET ")[2].split(" = ")
-        place = self.path / "position.json"
+        place = self.position()
         place.write_text(json.dumps(json.loads(place.read_text()) | {name: int(number)}))
+
+
+class ObjectPlace(ParquetPlace):
+    """Object storage: a folder through the interface that buckets have, so that its objects are files."""
+
+    def another(self, folder: Path) -> ObjectPlace:
+        return ObjectPlace(folder)
+
+    def store(self) -> PartStore:
+        return BucketParts(f"file:{self.path}")
+
+    def position(self) -> Path:
+        return max(self.path.glob("position/*.json"))
 
 
 class PostgresPlace:

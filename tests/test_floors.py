@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-GROUND = {"causes", "clock", "errors", "limits", "sniffing"}
+GROUND = {"causes", "clock", "errors", "install_hints", "limits", "sniffing"}
 SECOND = {"kernels"} | GROUND
 ARCHIVE = {"storage", "url", "journey"} | SECOND
 GETTING = {"url", "robots", "journey"} | SECOND
@@ -30,6 +30,7 @@ MAY_IMPORT = {
     "causes": GROUND,
     "clock": GROUND,
     "errors": GROUND,
+    "install_hints": GROUND,
     "limits": GROUND,
     "sniffing": GROUND,
     "kernels": GROUND | {"_native"},

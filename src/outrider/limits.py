@@ -649,6 +649,7 @@ CATALOG_MONTHS_AHEAD = 2  # partitions that exist before the first row of their 
 CATALOG_PART_BYTES = 16 << 20  # lines of one Parquet part: some 20,000 pages, which wait in some 50 MB of memory
 CATALOG_PART_SECONDS = 300.0  # after which a part is sealed in any case: a day has 288 of them at most
 CATALOG_POSITION_BYTES_MAX = 4_096
+CATALOG_POSITIONS_KEPT = 16  # positions of a catalog in a bucket: a stalled program must be slower than as many others
 CATALOG_LOOK_SECONDS = 1.0  # between two looks for new lines: they are stored together, with one sync
 CATALOG_RETRY_SECONDS = (1.0, 5.0, 15.0)  # pauses before a catalog that is out of reach is tried again
 CATALOG_LIST_SECONDS = 10.0  # the shortest pause between two lists of all URLs,

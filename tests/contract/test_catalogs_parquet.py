@@ -1,14 +1,15 @@
-"""The contract of catalogs for folders of Parquet files, and their parts."""
+"""The contract of catalogs of Parquet files in folders and in object storage, and their parts."""
 
 from __future__ import annotations
 
 import pytest
 
-from catalogs import ParquetPlace, line, listed, written
+from catalogs import ObjectPlace, ParquetPlace, line, listed, written
 from contract import test_catalogs as contract
 from contract.test_catalogs import completed, follower, tokens
-from outrider.catalog.destination import CatalogError
-from outrider.catalog.parquet_parts import ParquetCatalog
+from outrider.catalog.destination import CatalogError, CatalogInUseError
+from outrider.catalog.rows import batch_of
+from outrider.limits import CATALOG_POSITIONS_KEPT
 
 CONTRACT = (
     "pages",
@@ -23,13 +24,13 @@ CONTRACT = (
     "test_an_unfinished_line_waits_for_its_end",
     "test_values_that_do_not_fit_are_cut_and_counted",
 )
-"""The fixture and the tests of all kinds that also apply to a folder: its rows have no ids."""
+"""The fixture and the tests of all kinds that also apply here: these rows have no ids."""
 globals().update({name: getattr(contract, name) for name in CONTRACT})
 
 
-@pytest.fixture
-def place(tmp_path) -> ParquetPlace:
-    return ParquetPlace(tmp_path)
+@pytest.fixture(params=[ParquetPlace, ObjectPlace])
+def place(request, tmp_path) -> ParquetPlace:
+    return request.param(tmp_path)
 
 
 def test_parts_are_by_month_and_named_by_their_lines(place, pages):
@@ -46,9 +47,9 @@ def test_a_part_that_is_made_twice_is_the_same_part(place, pages):
     # As after a kill between the part and its position.
     place.change("SET length = 0")
     place.change("SET lines = 0")
-    text = (place.path / "position.json").read_text()
+    text = place.position().read_text()
     chain = text.partition('"chain": "')[2].partition('"')[0]
-    (place.path / "position.json").write_text(text.replace(chain, ""))
+    place.position().write_text(text.replace(chain, ""))
     completed(place, pages)
     assert ([part], first) == (place.parts(), part.read_bytes())
 
@@ -65,9 +66,8 @@ def test_lines_that_were_not_settled_are_stored_by_the_next_run(place, pages):
 
 def test_a_part_is_sealed_at_its_size_and_at_its_age(place, pages):
     now = [0]
-    catalog = ParquetCatalog(str(place.path), clock=lambda: now[0], part_bytes=1_000)
+    catalog = place.sealing(clock=lambda: now[0], part_bytes=1_000)
     stored = catalog.open().position
-    from outrider.catalog.rows import batch_of
 
     def append(*lines: bytes) -> None:
         nonlocal stored
@@ -98,3 +98,19 @@ def test_a_folder_with_other_files_is_refused(place):
         with pytest.raises(CatalogError, match="of another program"):
             place.catalog().open(anew=anew)
     assert "mine" == (place.path / "mine.txt").read_text()
+
+
+def test_a_program_that_was_stalled_cannot_store_a_position_after_another_one_opened_the_catalog(place, pages):
+    completed(place, written(pages, [line(1)]))
+    stalled = place.catalog()
+    before = stalled.open().position
+    stalled.append(batch_of([line(2)]), before, before.after([line(2)]))
+    written(pages, [line(2)])
+    # Another program goes on, so many times that old positions are not kept.
+    for token in range(3, 3 + CATALOG_POSITIONS_KEPT):
+        completed(place, written(pages, [line(token)]))
+    stored = list(place.store().names())
+    with pytest.raises(CatalogInUseError):
+        stalled.settle()
+    assert stored == list(place.store().names())
+    assert list(range(1, 3 + CATALOG_POSITIONS_KEPT)) == tokens(place)

@@ -181,8 +181,10 @@ def test_the_command_follows_a_crawl_of_another_process(tmp_path):
 @pytest.mark.parametrize(
     ("to", "words", "code"),
     [
-        ("news.db", "it has no kind; use sqlite:PATH, parquet:FOLDER or postgresql", USAGE),
+        ("news.db", "it has no kind; use sqlite:PATH, parquet:FOLDER, parquet:s3://BUCKET/PREFIX or postgresql", USAGE),
         ("sqlite:", "it has no path", USAGE),
+        ("parquet:s3://B", "its bucket needs 3 to 63 of", USAGE),
+        ("parquet:s3://key:hunter2@bucket/a", "set AWS_ACCESS_KEY_ID", USAGE),
         ("mysql://me:hunter2@h/d", "unknown kind 'mysql'", USAGE),
         ("sqlite:/nosuch/folder/c.db", "make /nosuch/folder first", REFUSED),
         ("sqlite:/dev/null", "not a regular file; name a file", REFUSED),

@@ -26,6 +26,14 @@ READER = {"AWS_ACCESS_KEY_ID": "READERofTheTest", "AWS_SECRET_ACCESS_KEY": "READ
 GRPC = 10_000  # each port of SeaweedFS has a second one, larger by this
 
 
+def owner_client(address: str, bucket: str, prefix: str = "") -> Any:
+    """A client of obstore for the objects below a prefix."""
+    from obstore.store import S3Store
+
+    keys = {name.lower().removeprefix("aws_"): text for name, text in OWNER.items()}
+    return S3Store(bucket, prefix=prefix or None, client_options={"allow_http": True}, endpoint=address, **keys)
+
+
 def _ports(count: int) -> list[int]:
     """Free ports whose second ones are free, too."""
     found: list[int] = []
@@ -107,11 +115,8 @@ class SeaweedServer:
     def stop(self) -> None:
         self._signal(signal.SIGTERM)
 
-    def client(self, bucket: str) -> Any:
-        from obstore.store import S3Store
-
-        keys = {name.lower().removeprefix("aws_"): text for name, text in OWNER.items()}
-        return S3Store(bucket, client_options={"allow_http": True}, endpoint=self.address, **keys)
+    def client(self, bucket: str, prefix: str = "") -> Any:
+        return owner_client(self.address, bucket, prefix)
 
     def make_bucket(self, bucket: str) -> None:
         """Makes a bucket. It returns when the server accepts objects, which is later."""

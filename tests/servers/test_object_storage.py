@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 from obstore import get_range
-from obstore.store import S3Store
 from warcio.archiveiterator import ArchiveIterator
 
 from e2e.crawling import kill_when_longer, length_of, on, started, web
@@ -20,7 +19,7 @@ from e2e.crawling import outrider as command
 from outrider.sim.web import RunningWeb
 from servers.object_stores import BUCKET, SERVERS, object_store
 from servers.programs import free_port
-from servers.seaweed import OWNER, READER
+from servers.seaweed import OWNER, READER, owner_client
 
 SECRET = OWNER["AWS_SECRET_ACCESS_KEY"]
 SEAL = ("--seal-bytes", "20000")
@@ -58,15 +57,7 @@ def test_each_page_is_one_ranged_request_and_one_gunzip(
     assert [] == list((tmp_path / "out/archive").iterdir())
     objects = {one["file"]: one for one in objects_of(tmp_path / "out")}
     assert len(objects) > 3
-    client = S3Store(
-        BUCKET,
-        prefix=tmp_path.name,
-        client_options={"allow_http": True},
-        access_key_id=store["AWS_ACCESS_KEY_ID"],
-        secret_access_key=store["AWS_SECRET_ACCESS_KEY"],
-        endpoint=store["AWS_ENDPOINT_URL"],
-        region="us-east-1",
-    )
+    client = owner_client(store["AWS_ENDPOINT_URL"], BUCKET, tmp_path.name)
     count = 0
     for line in map(json.loads, (tmp_path / "out/pages.jsonl").read_text().splitlines()):
         if line["warc"] is None:

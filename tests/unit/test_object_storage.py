@@ -21,12 +21,12 @@ from outrider.cli.main import run
 from outrider.crawl.orders.archive_export import export_archive
 from outrider.crawl.orders.archive_uploads import ArchiveUploads, check_store
 from outrider.crawl.output.object_list import ListedObject, ObjectList
-from outrider.crawl.output.object_store import ObjectStore
 from outrider.crawl.questions.single_page import kept_page
 from outrider.crawl.questions.status import status_lines, status_of
-from outrider.crawl.setup.object_address import checked_object_store
 from outrider.errors import DamagedStoreError, NamedPathError, SettingsError, UnreachableError
 from outrider.storage.files import Directory
+from outrider.storage.object_address import checked_object_store
+from outrider.storage.object_store import ObjectStore
 
 HOME = "http://one.test/"
 COUNT = 12

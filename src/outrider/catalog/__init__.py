@@ -13,6 +13,7 @@ opening of a crawl cuts the line files and writes the same bytes again, so a pos
     sqlite.py       a catalog in SQLite
     postgres.py     a catalog in PostgreSQL, parted by month
     parquet_parts.py  a catalog of Parquet files, in parts named by their lines
+    part_stores.py  where these files are: a folder, or a bucket
     following.py    keeps one catalog up to date: lines, then the list of URLs, in bounded steps
     catalog_notes.py  how far each catalog of a crawl is, for `status`
 """

@@ -7,11 +7,12 @@ from typing import Final
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from outrider.errors import SettingsError
+from outrider.storage.object_address import S3, checked_object_store
 
 SQLITE: Final = "sqlite"
 POSTGRES: Final = "postgresql"
 PARQUET: Final = "parquet"
-ACCEPTED: Final = "sqlite:PATH, parquet:FOLDER or postgresql://USER@HOST/DATABASE"
+ACCEPTED: Final = "sqlite:PATH, parquet:FOLDER, parquet:s3://BUCKET/PREFIX or postgresql://USER@HOST/DATABASE"
 _SECRET_WORDS: Final = ("pass", "secret", "token")
 _DATABASE_ENDINGS: Final = (".db", ".sqlite")
 _PASSFILE: Final = "passfile"  # the name of a file
@@ -21,6 +22,8 @@ def checked_address(text: str) -> str:
     """Returns the address with a whole path. Raises SettingsError; its message contains no part of a password."""
     scheme, colon, rest = text.strip().partition(":")
     if scheme in (SQLITE, PARQUET) and rest.strip():
+        if scheme == PARQUET and rest.strip().startswith(S3):
+            return f"{PARQUET}:{checked_object_store(rest)}"
         if "\0" in rest or not _is_text(rest):
             raise SettingsError(f"the path has a NUL character or is not UTF-8; use {ACCEPTED}")
         return f"{scheme}:{os.path.abspath(os.path.expanduser(rest))}"

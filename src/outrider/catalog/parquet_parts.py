@@ -1,8 +1,8 @@
-"""A catalog of Parquet files in a folder: sealed parts by month, each named by the lines that it contains.
+"""A catalog of Parquet files: sealed parts by month, each named by the lines that it contains.
 
     page_content/month=2026-10/000000000000-000002097123-9f3c….parquet    the visits of these bytes of pages.jsonl
     urls.parquet, robots_cache.parquet                                    the last whole list, replaced by the next one
-    position.json                                                         replaced after the parts of its lines
+    position                                                              stored after the parts of its lines
 
 Lines wait in memory until a part is sealed: at a size, at an age, or at the end. The name of a part has the bytes of
 `pages.jsonl` that it contains, and the digest of all lines up to its end. A kill between the parts and their position
@@ -11,32 +11,27 @@ leaves parts after the position. An opening removes them, and the same lines mak
 
 from __future__ import annotations
 
-import fcntl
-import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 import msgspec
 import pyarrow
 import pyarrow.parquet
 
-from outrider.catalog.destination import CatalogError, CatalogInUseError, FullCatalogError, Stored
+from outrider.catalog.destination import CatalogError, CatalogInUseError, Stored
 from outrider.catalog.line_file import Position
+from outrider.catalog.part_stores import PartStore
 from outrider.catalog.rows import Batch, ContentRow, ListedUrl, RobotsRow
 from outrider.catalog.schema import PAGE_CONTENT, ROBOTS_CACHE, SCHEMA_VERSION, URLS, CellKind, TableColumn
 from outrider.clock import ClockFunction, Instant, elapsed, instant
-from outrider.errors import OutriderError
-from outrider.limits import CATALOG_PART_BYTES, CATALOG_PART_SECONDS, CATALOG_POSITION_BYTES_MAX
-from outrider.storage.files import is_no_space
+from outrider.limits import CATALOG_PART_BYTES, CATALOG_PART_SECONDS
 
-POSITION_FILE: Final = "position.json"
-_LOCK_FILE: Final = "lock"
-_TEMPORARY: Final = ".tmp"
-_PART: Final = re.compile(r"([0-9]{12})-([0-9]{12})-[0-9a-f]{16}\.parquet")
-_MONTH: Final = re.compile(r"month=[0-9]{4}-[0-9]{2}")
+_PART: Final = re.compile(
+    rf"{PAGE_CONTENT.name}/month=[0-9]{{4}}-[0-9]{{2}}/([0-9]{{12}})-[0-9]{{12}}-[0-9a-f]{{16}}\.parquet(\.tmp)?"
+).fullmatch
 _VISITS: Final = (
     TableColumn("url_hash", CellKind.HASH),
     *PAGE_CONTENT.columns[2:],
@@ -63,7 +58,7 @@ _TYPES: Final = {
 
 
 class _StoredPlace(msgspec.Struct, frozen=True):
-    """The content of position.json."""
+    """The content of a position."""
 
     schema_version: int = SCHEMA_VERSION
     lines: int = 0
@@ -93,18 +88,20 @@ def _time(text: Any) -> datetime | None:
 
 
 class ParquetCatalog:
-    """A catalog in one folder. `settle` seals the lines that wait."""
+    """A catalog in one store of parts. `settle` seals the lines that wait."""
 
-    def __init__(self, path: str, *, clock: ClockFunction = elapsed, part_bytes: int = CATALOG_PART_BYTES) -> None:
-        self._path = path
+    def __init__(
+        self, store: PartStore, *, clock: ClockFunction = elapsed, part_bytes: int = CATALOG_PART_BYTES
+    ) -> None:
+        self._store = store
         self._clock, self._part_bytes = clock, part_bytes
         self._place = _StoredPlace()
         self._empty(Position())
-        self._lists: dict[str, Any] = {}
+        self._lists: dict[str, tuple[BinaryIO, Any]] = {}
 
     @property
     def name(self) -> str:
-        return f"parquet:{self._path}"
+        return self._store.name
 
     def _empty(self, position: Position) -> None:
         """Drops the lines that wait; the next ones follow `position`."""
@@ -115,96 +112,56 @@ class ParquetCatalog:
 
     def open(self, *, anew: bool = False) -> Stored:
         self.close()
-        with self._explained():
-            os.makedirs(self._path, mode=0o700, exist_ok=True)
-            with self._locked():
-                place = self._read_place()
-                if anew and place is not None:
-                    self._remove_parts(0)
-                    for name in (*(f"{one}.parquet" for one in _LISTS), POSITION_FILE):
-                        with suppress(FileNotFoundError):
-                            os.unlink(os.path.join(self._path, name))
-                    place = None
-                if place is None:
-                    place = _StoredPlace()
-                    self._write_place(place)
-                self._remove_parts(place.length)
+        with self._store.locked():
+            place = self._read_place()
+            if anew or place is None:
+                place = _StoredPlace()
+            # Before the parts are removed: no other process can store a position with them afterwards.
+            self._write_place(place)
+            self._remove_after(place.length, lists=anew)
         self._place = place
         position = Position(place.lines, place.length, place.chain)
         self._empty(position)
         return Stored(position, place.urls_as_of, place.cut_values, place.unreadable_lines)
 
     def _read_place(self) -> _StoredPlace | None:
-        """Returns the position; None in an empty folder. Raises CatalogError for other content."""
-        try:
-            with open(os.path.join(self._path, POSITION_FILE), "rb") as file:
-                place = msgspec.json.decode(file.read(CATALOG_POSITION_BYTES_MAX), type=_StoredPlace)
-        except FileNotFoundError:
-            others = sorted(set(os.listdir(self._path)) - {_LOCK_FILE, POSITION_FILE + _TEMPORARY})
-            if others:
+        """Returns the position; None in an empty store. Raises CatalogError for other content."""
+        text = self._store.position()
+        if text is None:
+            other = next(iter(self._store.names()), None)
+            if other is not None:
                 raise CatalogError(
-                    f"{self.name} contains {others[0]!r:.80} of another program; name a new or an empty folder"
-                ) from None
+                    f"{self.name} contains {other!r:.80} of another program; name a new or an empty place"
+                )
             return None
+        try:
+            place = msgspec.json.decode(text, type=_StoredPlace)
         except (msgspec.DecodeError, UnicodeDecodeError):
-            raise CatalogError(
-                f"{self.name} has a damaged {POSITION_FILE}; remove the folder, and start again"
-            ) from None
+            raise CatalogError(f"{self.name} has a damaged position; remove its files, and start again") from None
         if place.schema_version > SCHEMA_VERSION:
             raise CatalogError(
                 f"{self.name} has schema {place.schema_version}, and this release writes {SCHEMA_VERSION}; use the "
-                "release that made it, or another folder"
+                "release that made it, or another place"
             )
         return place
 
     def _write_place(self, place: _StoredPlace) -> None:
-        with self._sealing(POSITION_FILE) as path, open(path, "wb") as file:
-            file.write(msgspec.json.encode(place) + b"\n")
+        self._store.put_position(msgspec.json.encode(place) + b"\n")
 
-    @contextmanager
-    def _sealing(self, name: str) -> Iterator[str]:
-        """Yields a temporary path, and gives the file its name, durably, when the block ends well."""
-        path = os.path.join(self._path, name)
-        try:
-            yield path + _TEMPORARY
-            for opened in (path + _TEMPORARY, os.path.dirname(path)):
-                descriptor = os.open(opened, os.O_RDONLY | os.O_CLOEXEC)
-                try:
-                    os.fsync(descriptor)
-                finally:
-                    os.close(descriptor)
-                if opened != os.path.dirname(path):
-                    os.replace(opened, path)
-        finally:
-            with suppress(OSError):  # after a good end it has the other name
-                os.unlink(path + _TEMPORARY)
-
-    def _remove_parts(self, length: int) -> None:
-        """Removes parts that begin at `length` or after it, and temporary files."""
-        folder = os.path.join(self._path, PAGE_CONTENT.name)
-        for month in sorted(os.listdir(folder)) if os.path.isdir(folder) else ():
-            for name in os.listdir(os.path.join(folder, month)) if _MONTH.fullmatch(month) else ():
-                match = _PART.fullmatch(name.removesuffix(_TEMPORARY))
-                if match is not None and (int(match[1]) >= length or name.endswith(_TEMPORARY)):
-                    os.unlink(os.path.join(folder, month, name))
-
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        """Keeps other processes from sealing parts for the length of a block."""
-        descriptor = os.open(os.path.join(self._path, _LOCK_FILE), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(descriptor)
+    def _remove_after(self, length: int, *, lists: bool) -> None:
+        """Removes parts that begin at `length` or after it, and temporary files; with `lists` the lists, too."""
+        listed = {_list_name(name) for name in _LISTS} if lists else set()
+        for name in list(self._store.names()):
+            match = _PART(name)
+            if name in listed or (match is not None and (int(match[1]) >= length or match[2])):
+                self._store.remove(name)
 
     # -- lines --------------------------------------------------------------------------------------------------------
 
     def append(self, batch: Batch, before: Position, after: Position) -> None:
         if before != self._position:
-            raise CatalogInUseError(f"{self.name} was changed meanwhile; end the other `outrider catalog`")
-        with self._explained():
-            self._check_unmoved()
+            raise self._moved()
+        self._check_unmoved()
         self._since = self._clock() if self._since is None else self._since
         self._waiting += batch.pages
         self._position = after
@@ -217,24 +174,22 @@ class ParquetCatalog:
         return self._since is not None and self._clock() - self._since >= instant(CATALOG_PART_SECONDS)
 
     def _check_unmoved(self) -> None:
-        if self._read_place() != self._place:
-            raise CatalogInUseError(f"{self.name} was changed meanwhile; end the other `outrider catalog`")
+        if self._store.is_moved():
+            raise self._moved()
+
+    def _moved(self) -> CatalogInUseError:
+        return CatalogInUseError(f"{self.name} was changed meanwhile; end the other `outrider catalog`")
 
     def settle(self) -> None:
         if self._position.length == self._place.length:
             return
-        with self._explained(), self._locked():
+        position = self._position
+        with self._store.locked():
             self._check_unmoved()
             months: dict[str, list[tuple[object, ...]]] = {}
             for page in self._waiting:
                 months.setdefault(page.fetched_at[:7], []).append(page)
-            name = f"{self._place.length:012d}-{self._position.length:012d}-{self._position.chain[:16]}.parquet"
-            for month, rows in sorted(months.items()):
-                folder = os.path.join(PAGE_CONTENT.name, f"month={month}")
-                os.makedirs(os.path.join(self._path, folder), mode=0o700, exist_ok=True)
-                with self._sealing(os.path.join(folder, name)) as path:
-                    pyarrow.parquet.write_table(_table(_VISITS, rows), path, compression="zstd")
-            position = self._position
+            part = f"{self._place.length:012d}-{position.length:012d}-{position.chain[:16]}.parquet"
             place = msgspec.structs.replace(
                 self._place,
                 lines=position.lines,
@@ -243,39 +198,70 @@ class ParquetCatalog:
                 cut_values=self._place.cut_values + self._cut,
                 unreadable_lines=self._place.unreadable_lines + self._unreadable,
             )
-            self._write_place(place)
+            sealed: list[str] = []
+            try:
+                for month, rows in sorted(months.items()):
+                    name = f"{PAGE_CONTENT.name}/month={month}/{part}"
+                    self._seal(name, rows)
+                    sealed.append(name)
+                self._write_place(place)
+            except CatalogInUseError:
+                for name in sealed:
+                    self._store.remove(name)
+                raise
         self._place = place
         self._empty(position)
+
+    def _seal(self, name: str, rows: Sequence[Sequence[object]]) -> None:
+        """Writes one part."""
+        file = self._store.begin(name)
+        try:
+            with self._explained():
+                pyarrow.parquet.write_table(_table(_VISITS, rows), file, compression="zstd")
+            self._store.finish(name, file)
+        finally:
+            self._store.drop(name, file)
 
     # -- lists --------------------------------------------------------------------------------------------------------
 
     def refresh(self, urls: Sequence[ListedUrl], robots: Sequence[RobotsRow], as_of: str | None) -> None:
         listed = [(*one.key, *one[1:]) for one in urls]
-        with self._explained():
-            for name, rows in (("urls", listed), ("robots_cache", robots)):
-                if name not in self._lists:
-                    path = os.path.join(self._path, f"{name}.parquet{_TEMPORARY}")
-                    self._lists[name] = pyarrow.parquet.ParquetWriter(path, _schema(_LISTS[name]), compression="zstd")
-                if rows:
-                    self._lists[name].write_table(_table(_LISTS[name], rows))
-            if as_of is None:
-                return
-            with self._locked():
-                self._check_unmoved()
-                for name in list(self._lists):
-                    with self._sealing(f"{name}.parquet"):
-                        self._lists.pop(name).close()
-                place = msgspec.structs.replace(self._place, urls_as_of=as_of)
-                self._write_place(place)
+        for name, rows in (("urls", listed), ("robots_cache", robots)):
+            self._extend(name, rows)
+        if as_of is None:
+            return
+        with self._store.locked():
+            self._check_unmoved()
+            for name in list(self._lists):
+                file, writer = self._lists.pop(name)
+                try:
+                    with self._explained():
+                        writer.close()
+                    self._store.finish(_list_name(name), file, replace=True)
+                finally:
+                    self._store.drop(_list_name(name), file)
+            place = msgspec.structs.replace(self._place, urls_as_of=as_of)
+            self._write_place(place)
         self._place = place
         if self._is_old():  # also if no further lines arrive
             self.settle()
 
+    def _extend(self, name: str, rows: Sequence[Sequence[object]]) -> None:
+        """Writes rows to the end of a list that is not complete yet."""
+        if name not in self._lists:
+            file = self._store.begin(_list_name(name))
+            self._lists[name] = file, pyarrow.parquet.ParquetWriter(file, _schema(_LISTS[name]), compression="zstd")
+        if rows:
+            with self._explained():
+                self._lists[name][1].write_table(_table(_LISTS[name], rows))
+
     def restart_list(self) -> None:
         """Drops the pieces of a list that did not end."""
         for name in list(self._lists):
+            file, writer = self._lists.pop(name)
             with suppress(OSError, pyarrow.ArrowException):
-                self._lists.pop(name).close()
+                writer.close()
+            self._store.drop(_list_name(name), file)
 
     def close(self) -> None:
         self.restart_list()
@@ -283,13 +269,14 @@ class ParquetCatalog:
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
-        """Raises errors of files as ours."""
+        """Raises errors of the library as ours."""
         try:
             yield
-        except OutriderError:
-            raise
-        except (OSError, pyarrow.ArrowException) as error:
-            text = f"{self.name} ({getattr(error, 'strerror', None) or error})"
-            if isinstance(error, OSError) and is_no_space(error):
-                raise FullCatalogError(f"{text}; free some space") from None
-            raise CatalogError(f"{text}; make the folder writable, or name another one") from None
+        except OSError as error:
+            raise self._store.problem(error) from None
+        except pyarrow.ArrowException as error:
+            raise CatalogError(f"{self.name} ({error})") from None
+
+
+def _list_name(name: str) -> str:
+    return f"{name}.parquet"

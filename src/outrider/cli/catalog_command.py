@@ -20,7 +20,11 @@ _EXAMPLES = (
 @click.command(cls=HelpfulCommand, name="catalog", examples=_EXAMPLES)
 @click.argument("directory", metavar="DIR")
 @click.option(
-    "--to", "to", metavar="URL", required=True, help="The catalog: sqlite:PATH, parquet:FOLDER or postgresql://…."
+    "--to",
+    "to",
+    metavar="URL",
+    required=True,
+    help="The catalog: sqlite:PATH, parquet:FOLDER, parquet:s3://BUCKET/PREFIX or postgresql://….",
 )
 @click.option("--follow", is_flag=True, help="Continue with new pages until Ctrl-C.")
 @click.option("--anew", is_flag=True, help="Remove the tables of this catalog first, and make them again.")

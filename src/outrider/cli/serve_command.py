@@ -14,9 +14,9 @@ from click.core import ParameterSource
 from outrider.cli.help import HelpfulCommand, TopicOption
 from outrider.cli.settings import setting_options, typed_flags
 from outrider.crawl.output.terminal import say
-from outrider.crawl.setup.install_hints import install_command
 from outrider.crawl.setup.options import SETTINGS
 from outrider.errors import SettingsError
+from outrider.install_hints import install_command
 
 DRAIN_SECONDS = 10.0
 SERVER = "Server"

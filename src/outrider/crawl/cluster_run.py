@@ -43,7 +43,6 @@ from outrider.crawl.setup.directory import (
     take_pending,
     write_settings,
 )
-from outrider.crawl.setup.install_hints import install_command
 from outrider.crawl.setup.options import CrawlOptions, SettingsFile, as_toml, from_environment, permitting, resolved
 from outrider.crawl.setup.seeds import BadSeeds, loopback_of, placed, read_hosts, read_seeds, require_contact
 from outrider.crawl.setup.version import version
@@ -51,6 +50,7 @@ from outrider.errors import ForeignStoreError, NamedPathError, SettingsError, St
 from outrider.fetch.addresses import AddressGuard
 from outrider.fetch.downloader import Downloader
 from outrider.frontier.verbs.census import ScheduleCounts
+from outrider.install_hints import install_command
 from outrider.journey import Link
 from outrider.kernels import in_use
 from outrider.limits import (

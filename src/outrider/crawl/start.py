@@ -41,7 +41,6 @@ from outrider.crawl.setup.directory import (
     refuse_owned,
     refuse_worker,
 )
-from outrider.crawl.setup.install_hints import install_command
 from outrider.crawl.setup.options import (
     SETTINGS,
     SETTINGS_FILE,
@@ -198,7 +197,7 @@ def _check_hooks_and_catalogs(options: CrawlOptions) -> None:
     is one of the crawl."""
     Hooks(options)
     for address in options.catalog:
-        require_extra(address, install_command)
+        require_extra(address)
         check_place(address, options.output)
 
 

@@ -1,1 +1,1 @@
-"""Durable storage: files, the log of facts, checkpoints and the manifest."""
+"""Durable storage: files, the log of facts, checkpoints, the manifest, and object storage."""

@@ -14,13 +14,13 @@ from collections.abc import Callable
 
 from outrider.archive.warc import Watermark, serial_of
 from outrider.crawl.output.object_list import ListedObject, ObjectList, new_id
-from outrider.crawl.output.object_store import ObjectStore
 from outrider.crawl.output.output import ARCHIVE_PREFIX
 from outrider.crawl.output.output_recovery import archive_files
 from outrider.crawl.output.summary import counted
 from outrider.crawl.setup.directory import ARCHIVE_NAME
 from outrider.errors import OutriderError, UnreachableError
 from outrider.limits import UPLOAD_END_SECONDS_MAX, UPLOAD_LOOK_SECONDS, UPLOAD_RETRY_SECONDS_MAX
+from outrider.storage.object_store import ObjectStore
 
 _JOIN_SECONDS = 2.0
 _MARK = "WARC files of a crawl by Outrider, each written once: https://iipc.github.io/warc-specifications/\n"

@@ -27,7 +27,6 @@ from outrider.crawl.output.summary import counted
 from outrider.crawl.output.terminal import say
 from outrider.crawl.questions.crawl_queries import Looks, querying
 from outrider.crawl.setup.directory import refuse_worker, store_of
-from outrider.crawl.setup.install_hints import install_command
 from outrider.engine import Frontier
 from outrider.engine.process_queries import LOOKS
 from outrider.errors import NoCrawlError, OutriderError, SettingsError
@@ -179,7 +178,7 @@ def follow_directory(directory: str, to: str, *, follow: bool, anew: bool, talk:
     """Brings the catalog at `to` up to date with the crawl in `directory`; with `follow` until it is interrupted.
     Returns its note. Raises SettingsError, StoreError, CatalogError and its kin."""
     address = checked_address(to)
-    require_extra(address, install_command)
+    require_extra(address)
     check_place(address, directory)
     refuse_worker(directory)
     if store_of(directory) == directory:
@@ -203,7 +202,7 @@ def detach_month(to: str, month: str) -> list[str]:
     """Detaches a month from the catalog at `to`. Returns the names of the tables that are not part of it any more.
     Raises SettingsError, CatalogError and its kin."""
     address = checked_address(to)
-    require_extra(address, install_command)
+    require_extra(address)
     catalog = catalog_at(address)
     detach = getattr(catalog, "detach", None)
     if detach is None:

@@ -12,7 +12,6 @@ from outrider.clock import Instant, instant, rfc3339, wall
 from outrider.cluster.description import is_cluster_file
 from outrider.crawl.output import worker_folder
 from outrider.crawl.output.object_list import ObjectList
-from outrider.crawl.output.object_store import ObjectStore, StoredObject
 from outrider.crawl.output.output import ARCHIVE_WRITER, FILES, ITEMS, PAGES, items_of
 from outrider.crawl.output.output_recovery import (
     archive_end,
@@ -57,6 +56,7 @@ from outrider.storage.checkpoint import CheckpointWriter, checkpoint_name
 from outrider.storage.files import Directory, replace
 from outrider.storage.losses import Loss
 from outrider.storage.manifest import MANIFEST_NAME, Manifest
+from outrider.storage.object_store import ObjectStore, StoredObject
 from outrider.storage.repair import (
     Filler,
     Mended,

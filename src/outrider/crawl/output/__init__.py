@@ -10,7 +10,6 @@ neither loses a line nor writes it twice.
     journal.py          `crawl.log`
     line_fields.py      the fields of a line of `politeness.jsonl`
     object_list.py      `objects.jsonl`: the uploaded files of the archive
-    object_store.py     object storage: S3, or a folder
     omissions.py        omitted URLs and links, with the command that lists them
     output.py           archive, fact and line files, in this order
     output_frontier.py  the frontier as the output sees it

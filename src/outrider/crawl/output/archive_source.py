@@ -6,11 +6,11 @@ import os
 from typing import Final
 
 from outrider.crawl.output.object_list import ListedObject, ObjectList
-from outrider.crawl.output.object_store import ObjectStore
 from outrider.crawl.setup.directory import ARCHIVE_NAME
 from outrider.errors import StoreFailedError
 from outrider.limits import OBJECT_READ_BYTES
 from outrider.storage.files import Directory, File
+from outrider.storage.object_store import ObjectStore
 
 _READ_ONLY: Final = "an object is only read"
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from outrider.cluster.description import MANIFEST_OBJECT, ClusterFile, ClusterManifest
-from outrider.crawl.output.object_store import ObjectStore, pieces_of
-from outrider.crawl.setup.object_address import checked_object_store
 from outrider.errors import SettingsError
+from outrider.storage.object_address import checked_object_store
+from outrider.storage.object_store import ObjectStore, pieces_of
 
 
 class ClusterObjects:

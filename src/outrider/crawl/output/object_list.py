@@ -14,9 +14,9 @@ from typing import Final
 
 import msgspec
 
-from outrider.crawl.setup.object_address import key_in
 from outrider.errors import NamedPathError, StoreFailedError, StoreFullError
 from outrider.storage.files import is_no_space
+from outrider.storage.object_address import key_in
 
 OBJECTS_FILE: Final = "objects.jsonl"
 _ID_BYTES: Final = 8

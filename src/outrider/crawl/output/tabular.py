@@ -26,8 +26,8 @@ import msgspec
 
 from outrider.clock import LAST_OF_RFC3339, rfc3339, rfc3339_exact
 from outrider.crawl.output.parquet import rows_of
-from outrider.crawl.setup.install_hints import install_command
 from outrider.errors import NamedPathError, StoreFailedError, StoreFullError
+from outrider.install_hints import install_command
 from outrider.journey import RECORD_FIELDS, Form
 from outrider.limits import (
     EXPORT_BYTES_AT_ONCE,

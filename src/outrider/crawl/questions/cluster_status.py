@@ -14,7 +14,7 @@ from outrider.cluster.node import COUNTED
 from outrider.cluster.words import NodeMessage, PartitionCounts
 from outrider.crawl.output.cluster_objects import ClusterObjects, read_manifest
 from outrider.crawl.output.summary import counted
-from outrider.crawl.setup.install_hints import install_command
+from outrider.install_hints import install_command
 from outrider.limits import MICROSECONDS, TENURE_SECONDS, WORDS_READ_RECORDS
 
 _SILENT_SECONDS: Final = 3 * TENURE_SECONDS

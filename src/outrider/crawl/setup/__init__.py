@@ -7,10 +7,8 @@ Everything here is read before the first request. The other rooms import this on
     directory.py       the directory of a crawl: check, settings, pending seeds
     group_settings.py  groups of hosts, from words and files
     host_settings.py   settings of single hosts, from `[[host]]` tables
-    install_hints.py   the command that installs an extra of the package
     instants.py        instants in answers, as RFC 3339
     keywords.py        the options as typed keywords; made by scripts/keywords.py
-    object_address.py  the address of object storage for an archive
     options.py         the options of a crawl, a row each
     permission.py      the addresses that added URLs may name
     seeds.py           seeds from arguments, files and standard input

@@ -22,8 +22,6 @@ from outrider.catalog.address import ACCEPTED as ACCEPTED_CATALOGS
 from outrider.catalog.address import checked_address, shown_address
 from outrider.crawl.setup.credentials import checked_secret, origin_of
 from outrider.crawl.setup.group_settings import GROUP_WORDS, groups_of, read_groups
-from outrider.crawl.setup.object_address import ACCEPTED as ACCEPTED_STORES
-from outrider.crawl.setup.object_address import checked_object_store
 from outrider.errors import SettingsError
 from outrider.fetch.downloader import Request, is_secret
 from outrider.frontier.policy.frontier_settings import (
@@ -54,6 +52,8 @@ from outrider.limits import (
     TOTAL_SECONDS_MAX,
     TRUNCATE_BYTES_MAX,
 )
+from outrider.storage.object_address import ACCEPTED as ACCEPTED_STORES
+from outrider.storage.object_address import checked_object_store
 from outrider.url import LossyRules, Scope
 from outrider.url.traps import Traps
 

@@ -1,4 +1,4 @@
-"""The address of object storage for an archive: a bucket with a prefix, or a folder. It never contains credentials."""
+"""The address of object storage: a bucket with a prefix, or a folder. It never contains credentials."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Object storage for sealed files of an archive: S3, or a folder through the same interface.
+"""Object storage: S3, or a folder through the same interface.
 
-Each object is written by one request, so an interrupted upload leaves nothing, and only if its name is free. It is
-compared with its file afterwards: by the MD5 in the answer of the server, or by reading it. Credentials are read from
-the environment by the library. No text made here contains an answer of the server, except for its error code.
+A sealed file of an archive is written by one request, so an interrupted upload leaves nothing, and only if its name is
+free. It is compared with its file afterwards: by the MD5 in the answer of the server, or by reading it. Credentials are
+read from the environment by the library. No text made here contains an answer of the server, except for its error code.
 """
 
 from __future__ import annotations
@@ -13,11 +13,10 @@ import os
 import re
 from collections.abc import Iterator
 from datetime import timedelta
-from typing import Any, Final, NamedTuple
+from typing import Any, BinaryIO, Final, NamedTuple
 
-from outrider.crawl.setup.install_hints import install_command
-from outrider.crawl.setup.object_address import FOLDER, S3, key_in
 from outrider.errors import DamagedStoreError, SettingsError, UnreachableError
+from outrider.install_hints import install_command
 from outrider.limits import (
     OBJECT_CONNECT_SECONDS_MAX,
     OBJECT_READ_BYTES,
@@ -25,6 +24,7 @@ from outrider.limits import (
     OBJECT_RETRIES,
     OBJECT_RETRY_SECONDS_MAX,
 )
+from outrider.storage.object_address import FOLDER, S3, key_in
 
 _CODE: Final = re.compile(r"<Code>([A-Za-z0-9]{1,60})</Code>").search
 _STATUS: Final = re.compile(r"status code: ([0-9]{3})").search
@@ -140,6 +140,29 @@ class ObjectStore:
         if found is None or found.bytes != wanted.bytes:
             return False
         return found.md5 == wanted.md5 or self._md5(name, found.bytes) == wanted.md5
+
+    def put_content(self, name: str, file: BinaryIO, *, replace: bool) -> bool:
+        """Writes an object from the content of a file, which is not empty. replace: in place of an older one, of which
+        readers see one of the two; else only if its name is free. Returns whether it was written."""
+        file.flush()
+        with mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as octets, memoryview(octets) as view:
+            try:
+                self._library.put(
+                    self._store, name, view, mode="overwrite" if replace else "create", use_multipart=False
+                )
+            except Exception as error:  # noqa: BLE001 - as above
+                if replace or not self._is_taken(error):
+                    raise self._problem(error) from None
+                return False
+        return True
+
+    def remove(self, name: str) -> None:
+        """Removes an object; a missing one is accepted."""
+        try:
+            self._library.delete(self._store, name)
+        except Exception as error:  # noqa: BLE001 - as above
+            if not isinstance(error, FileNotFoundError) or _NO_BUCKET in str(error):
+                raise self._problem(error) from None
 
     def find(self, name: str) -> StoredObject | None:
         """Describes an object; None if there is none."""
