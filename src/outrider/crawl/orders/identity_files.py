@@ -14,7 +14,6 @@ from typing import Any, Final
 import msgspec
 
 from outrider.clock import Instant, rfc3339
-from outrider.crawl.setup.install_hints import install_command
 from outrider.crawl.setup.options import CrawlOptions, value_text
 from outrider.errors import NamedPathError, SettingsError
 from outrider.identity.folder import DESCRIPTION_FILE, IdentityFolder, checked_origin
@@ -32,6 +31,7 @@ from outrider.identity.publication import (
 )
 from outrider.identity.signatures import DIRECTORY_PATH
 from outrider.identity.signing_key import KEY_FILE, make_key
+from outrider.install_hints import install_command
 from outrider.limits import MICROSECONDS
 
 PUBLIC: Final = "public"

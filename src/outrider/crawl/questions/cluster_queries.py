@@ -20,8 +20,8 @@ from outrider.cluster.links import packed_links
 from outrider.cluster.words import VERIFY, Answer, NodeMessage, Question, unpacked_word
 from outrider.crawl.output.cluster_objects import ClusterObjects, read_manifest
 from outrider.crawl.output.summary import counted
-from outrider.crawl.setup.install_hints import install_command
 from outrider.errors import SettingsError, UnreachableError
+from outrider.install_hints import install_command
 from outrider.journey import Code, Link, State, Verification
 from outrider.limits import (
     CLUSTER_PARTITIONS_ASKED,
