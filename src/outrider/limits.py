@@ -783,6 +783,10 @@ INTEGRATION_WAIT_SECONDS_MAX = 5.0  # between two turns
 INTEGRATION_POLL_SECONDS = 1.0  # the same where other programs use the frontier
 INTEGRATION_FULL_PAUSE_SECONDS = 1.0  # until a full disk is tried again
 INTEGRATION_PATIENCE_SECONDS = 60.0  # that a spider waits for a server which does not answer
+INTEGRATION_QUEUES_PER_CALL = 1_000  # of a list of queues
+INTEGRATION_EMPTY_WAIT_SECONDS_MAX = 0.5  # as often as Crawlee asks whether a request can be sent
+INTEGRATION_HOSTS_REMEMBERED_MAX = 10_000  # hosts with a 429 or a Crawl-delay; the frontier remembers all of them
+INTEGRATION_THREADS = 4  # that call the frontier for tasks: while one waits for a sync, others share the next one
 INTEGRATION_CLOSE_SECONDS_MAX = 90.0  # until a program stops waiting for the last writes
 CALLER_FRAMES_MAX = 12  # between the call to a scheduler and the code of the engine that knows the page
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
 
+from e2e.crawling import command, environment
 from servers.programs import MISSING
 
 HERE = Path(__file__).parent
@@ -23,3 +25,30 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     if config.option.markexpr.startswith("servers") and not config.option.collectonly:
         missing = ", ".join(f"{name} (Debian's package {package})" for name, package in sorted(MISSING.items()))
         print(f"Not available here, so not tested: {missing or 'nothing'}.")
+
+
+@pytest.fixture
+def python(project):
+    """The Python of the environment that `make test-servers` makes for other crawlers."""
+    path = project / ".venv-peers" / "bin" / "python"
+    if not path.exists():
+        pytest.fail(".venv-peers is missing: run `python3 scripts/install.py --servers`")
+    return str(path)
+
+
+@pytest.fixture
+def served(tmp_path):
+    """Starts `serve`: its address, and its process."""
+    running = []
+
+    def begin():
+        words = command("serve", tmp_path / "served", "--http", "127.0.0.1:0", "--delay", "0", "--delay-factor", "0")
+        running.append(subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env=environment()))
+        line = running[-1].stderr.readline()
+        assert "serving at" in line, line
+        return line.split()[-1], running[-1]
+
+    yield begin
+    for process in running:
+        process.kill()
+        process.communicate()

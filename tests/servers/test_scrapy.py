@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import signal
 import subprocess
-import time
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from e2e.crawling import command, environment, outrider
+from e2e.crawling import outrider
 from e2e.loopback import MISSING, Answer, site
+from servers.trees import asked, gaps, tree, wait_for
 
 SPIDERS = Path(__file__).with_name("spiders.py")
 IN_FLIGHT = 32  # CONCURRENT_REQUESTS that are sent, and as many that are processed and not stored yet
-
-
-@pytest.fixture
-def python(project):
-    """The Python of the environment that `make test-servers` makes for other crawlers."""
-    path = project / ".venv-peers" / "bin" / "python"
-    if not path.exists():
-        pytest.fail(".venv-peers is missing: run `python3 scripts/install.py --servers`")
-    return str(path)
 
 
 @pytest.fixture
@@ -55,35 +45,6 @@ def run(start):
         return json.loads(out.splitlines()[-1]), log
 
     return done
-
-
-def tree(pages):
-    """A site whose page n links to 2n + 1, 2n + 2 and the first page."""
-
-    def answer(host, target):
-        number = int(target.strip("/") or 0) if target.strip("/").isdigit() or target == "/" else pages
-        if number >= pages:
-            return MISSING
-        links = [0, *(child for child in (2 * number + 1, 2 * number + 2) if child < pages)]
-        return Answer("".join(f'<a href="/{link or ""}">x</a>' for link in links))
-
-    return answer
-
-
-def asked(web):
-    return [target for target, _ in web.requests]
-
-
-def wait_for(what, seconds=60):
-    ends = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < ends
-        time.sleep(0.02)
-
-
-def gaps(web):
-    times = [at for _, at in web.requests]
-    return [later - sooner for sooner, later in itertools.pairwise(times)]
 
 
 def test_a_killed_spider_continues_and_gets_all_pages(start, run, tmp_path):
@@ -284,24 +245,6 @@ def test_a_store_in_use_is_refused(start):
         _, log = start("plain", web.root).communicate(timeout=60)
         first.kill()
     assert "in use" in log
-
-
-@pytest.fixture
-def served(tmp_path):
-    """Starts `serve`: its address, and its process."""
-    running = []
-
-    def begin():
-        words = command("serve", tmp_path / "served", "--http", "127.0.0.1:0", "--delay", "0", "--delay-factor", "0")
-        running.append(subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env=environment()))
-        line = running[-1].stderr.readline()
-        assert "serving at" in line, line
-        return line.split()[-1], running[-1]
-
-    yield begin
-    for process in running:
-        process.kill()
-        process.communicate()
 
 
 def test_spiders_share_a_served_frontier(start, served):

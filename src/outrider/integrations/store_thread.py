@@ -12,7 +12,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -23,6 +23,7 @@ from outrider.limits import (
     INTEGRATION_FULL_PAUSE_SECONDS,
     INTEGRATION_LEASE_SECONDS,
     INTEGRATION_POLL_SECONDS,
+    INTEGRATION_QUEUES_PER_CALL,
     INTEGRATION_SERVED_LEASE_SECONDS,
     INTEGRATION_TURN_LINKS_MAX,
     INTEGRATION_TURN_SECONDS_MIN,
@@ -270,7 +271,7 @@ class StoreThread:
                 self.ready.extend(leases)
                 self._events += 1
             return INTEGRATION_WAIT_SECONDS_MAX if len(leases) >= want else self._pause()
-        if not self._open and self._has_nothing_left():
+        if not self._open and not has_left(self.frontier, self.crawl):
             with self._changed:
                 if self._events == events:
                     self._idle_at = events
@@ -278,12 +279,9 @@ class StoreThread:
 
     def _pause(self) -> float:
         """Returns how many seconds pass until a host is ready, at most; other programs may use the same server."""
-        ready = self.frontier.ready_seconds if self._remote else self.frontier.next_ready_seconds()
+        ready = ready_seconds(self.frontier)
         most = INTEGRATION_POLL_SECONDS if self._remote else INTEGRATION_WAIT_SECONDS_MAX
         return most if ready is None else max(0.0005, min(ready, most))
-
-    def _has_nothing_left(self) -> bool:
-        return left_in(self.frontier, self.crawl) == 0
 
     def _tell_full(self, error: StoreFullError) -> None:
         if time.monotonic() >= self._full_at:
@@ -291,17 +289,39 @@ class StoreThread:
             self._full_at = time.monotonic() + 60.0
 
 
+def ready_seconds(frontier: AnyFrontier) -> float | None:
+    """Returns the seconds until a host is ready, None if waiting alone does not help. A server said it with its last
+    leases."""
+    found: float | None = frontier.next_ready_seconds() if isinstance(frontier, Frontier) else frontier.ready_seconds
+    return found
+
+
 def left_in(frontier: AnyFrontier, crawl: str) -> int:
     """Returns how many URLs of a crawl are still to be visited."""
+    return sum(_left_of_queues(frontier, crawl))
+
+
+def has_left(frontier: AnyFrontier, crawl: str) -> bool:
+    """Whether a crawl has URLs that are still to be visited."""
+    return any(_left_of_queues(frontier, crawl))
+
+
+def _left_of_queues(frontier: AnyFrontier, crawl: str) -> Iterator[int]:
     if isinstance(frontier, Frontier) and frontier.finished():
-        return 0
-    left, after = 0, None
+        return
+    for queue in queues_of(frontier, crawl):
+        yield queue.queued + queue.leased + queue.waiting
+
+
+def queues_of(frontier: AnyFrontier, crawl: str) -> Iterator[QueueStatus]:
+    """Yields the queues of a crawl."""
+    after: str | None = None
     while True:
-        page: ListPage[QueueStatus] = frontier.queues(crawl=crawl, after=after, limit=1_000)
-        left += sum(queue.queued + queue.leased + queue.waiting for queue in page)
+        page: ListPage[QueueStatus] = frontier.queues(crawl=crawl, after=after, limit=INTEGRATION_QUEUES_PER_CALL)
+        yield from page
         after = page.cursor
         if after is None:
-            return left
+            return
 
 
 def opened(
