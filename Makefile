@@ -7,7 +7,8 @@ PYTEST := $(RUN) -m pytest
 PROCESSES ?= 2
 # The second run has the tests that depend on plain kernels: the contract of a frontier, histories of it, one crawl, and
 # columns of URLs, cards and pages. The other tests in tests/contract test both kinds of kernels in the first run.
-PLAIN := tests/contract/test_frontier_faces.py tests/model/test_frontier_histories.py tests/e2e/test_crawl.py \
+PLAIN := tests/contract/test_frontier_faces.py tests/model/test_frontier_histories.py \
+	tests/e2e/test_crawl.py::test_python_crawls_too \
 	$(addprefix tests/unit/test_,$(addsuffix .py,backlog_tails cards page_reader url_batch url_keys url_spelling))
 
 .DEFAULT_GOAL := help

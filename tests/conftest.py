@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, settings
 
 # `ci` draws the same examples each time, so that a red run can be repeated; `long` draws new ones, and many.
 settings.register_profile(
-    "ci", derandomize=True, deadline=None, max_examples=100, suppress_health_check=[HealthCheck.too_slow]
+    "ci", derandomize=True, deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.register_profile("long", deadline=None, max_examples=2000, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))

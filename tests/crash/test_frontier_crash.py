@@ -603,7 +603,7 @@ def live_any_history(
     return tails, runs, rounds, cold
 
 
-@pytest.mark.parametrize("robots", ["caller", "errands"])
+@pytest.mark.parametrize("robots", [pytest.param("caller", marks=pytest.mark.long), "errands"])
 def test_any_history_of_any_verbs_is_found_again_after_a_power_cut(
     small_threshold, small_heads, small_segments, where_hosts_are, monkeypatch, robots
 ):
@@ -638,7 +638,7 @@ def test_links_between_two_frontiers_are_found_again_while_rounds_copy_what_was_
         frontiers.append(Frontier.open(disk, clock=clock, slots=half, keys=keys, robots="caller"))
         Interleaving(f"half {len(frontiers)}").take(frontiers[-1], disk)
     newest = [0, 0]
-    for turn in range(240):
+    for turn in range(120):
         number = turn % 2
         mine, other = frontiers[number], frontiers[1 - number]
         mine.discover([f"http://h{rng.randrange(60)}.com/{turn}-{n}" for n in range(3)])

@@ -18,6 +18,15 @@ QUICK = ("--progress", "none", "--no-sitemaps", "--delay-factor", "0")
 HOST = "127.0.0.1"
 
 
+def both(none: str, some: str) -> list[object]:
+    """Two delays with both kinds of kernels, crosswise; the other two pairs are tested for long."""
+    first, second = KERNELS[0], KERNELS[-1]
+    crosswise = [(none, first), (some, second)]
+    if first == second:
+        return [*crosswise]
+    return [*crosswise, *(pytest.param(*one, marks=pytest.mark.long) for one in ((none, second), (some, first)))]
+
+
 class Counting:
     """A site of this number of slow pages. begun: how many requests were open when each began."""
 
@@ -64,8 +73,7 @@ def proved(output: Path) -> tuple[int, str]:
     return told.returncode, told.stdout if told.returncode else ""
 
 
-@pytest.mark.parametrize("kernels", KERNELS)
-@pytest.mark.parametrize("delay", ["0", "0.02"])
+@pytest.mark.parametrize(("delay", "kernels"), both("0", "0.02"))
 def test_a_host_with_a_capacity_of_three_sees_three_at_once_and_never_four(tmp_path, kernels, delay):
     output = table(tmp_path / "out", 3)
     with counting(seconds=0.1) as site:
@@ -97,8 +105,7 @@ def test_a_killed_crawl_of_such_a_host_proves_its_record(tmp_path, kernels):
     assert (0, "") == proved(output)
 
 
-@pytest.mark.parametrize("kernels", KERNELS)
-@pytest.mark.parametrize("delay", ["0", "0.05"])
+@pytest.mark.parametrize(("delay", "kernels"), both("0", "0.05"))
 def test_an_order_changes_how_many_a_site_sees_at_once(tmp_path, kernels, delay):
     """With no delay the crawl leases trains before the order."""
     output = tmp_path / "out"

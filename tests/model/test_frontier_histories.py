@@ -1,7 +1,7 @@
 """Random histories of all verbs, compared with a model of the contract: each answer, and the state of each URL after
 it.
 
-`make test` runs some hundred of them, `make test-long` ten thousand (OUTRIDER_MODEL_EXAMPLES) with seeds of its own. A
+`make test` runs some dozens of them, `make test-long` ten thousand (OUTRIDER_MODEL_EXAMPLES) with seeds of its own. A
 history that fails is shown with its seed, without the steps that do not matter.
 """
 
@@ -28,7 +28,7 @@ KINDS = (
     *("hosts on disk", "seen keys on disk", "all on disk"),
 )
 COMPARED = range(6)
-SEEDS_PER_KIND = 12 if kernels.in_use() == "native" else 4  # plain kernels answer alike, and need longer
+SEEDS_PER_KIND = 6 if kernels.in_use() == "native" else 2  # plain kernels answer alike, and need longer
 
 
 @pytest.fixture(params=KINDS)
@@ -76,6 +76,7 @@ def test_a_frontier_does_what_the_contract_says(seed, kind):
     live(1_000 * KINDS.index(kind) + seed, kind)
 
 
+@pytest.mark.skipif(kernels.in_use() != "native", reason="plain kernels answer alike, and need longer")
 @pytest.mark.parametrize("seed", [100_775, 100_783, 200_049, 200_462])
 def test_long_histories_that_failed_once(seed):
     """Withdrawn orders, rules of deleted crawls, and a lease that was lost before another one's report."""

@@ -185,7 +185,7 @@ def patch() -> Iterator[pytest.MonkeyPatch]:
 RULES_OF_VISITS = ({}, {"revisit": "optimal", "rate": 5.0}, {"revisit": "adaptive"})
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(seed=st.integers(0, 2**32), calls=st.integers(5, 120), deletes=st.booleans(), robots=st.booleans(),
        checkpoints=st.booleans())  # fmt: skip
 def test_every_verb_at_random_is_replayed(patch, seed, calls, deletes, robots, checkpoints):
@@ -202,7 +202,7 @@ def test_every_verb_at_random_is_replayed(patch, seed, calls, deletes, robots, c
     assert_alike(world.disk, patch, (1, 9, 16_384))
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(seed=st.integers(0, 2**32), calls=st.integers(40, 160), robots=st.booleans(), cold=st.booleans())
 def test_every_verb_at_random_after_a_checkpoint_that_is_newer_than_its_log(patch, seed, calls, robots, cold):
     """Rounds copy a row now and then, while queues are deleted and rules change: facts meet newer state."""
@@ -272,7 +272,7 @@ def test_common_calls_are_applied_together(patch):
     assert window.one_by_one == 2  # the opening, and the frame that makes a crawl
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(seed=st.integers(0, 2**32), calls=st.integers(5, 150))
 def test_common_calls_at_random_are_replayed(patch, seed, calls):
     world = World()

@@ -191,7 +191,7 @@ def test_a_line_without_url_and_host_has_no_key(line):
 @pytest.mark.parametrize("stream", ["pages", "politeness"])
 def test_answers_are_those_of_a_full_reading_in_any_state_of_the_index(tmp_path, small, stream):
     """Kills, torn and removed runs, an index of another crawl, a line file that was cut and written again."""
-    for seed in range(5):
+    for seed in range(2):
         rng = random.Random(seed)
         lines = Lines(tmp_path / f"{seed}", stream)
         other = Lines(tmp_path / f"other {seed}", stream)

@@ -146,7 +146,7 @@ LINKS = st.lists(
 
 
 @given(st.lists(LINKS, min_size=1, max_size=5), LINKS, st.integers(200, 3_000))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_a_call_in_pieces_answers_like_one_frame(of_outcomes, extra, most):
     answers = []
     for bytes_max in (CALL_BYTES_PER_FRAME, most):

@@ -278,7 +278,8 @@ def freshness(rule: str, stamps: str) -> tuple[float, int]:
     return fresh / PAGES / (DAYS - SETTLED), visits
 
 
-@pytest.mark.parametrize("rule", [pytest.param("optimal", marks=pytest.mark.long), "uniform"])
+@pytest.mark.long
+@pytest.mark.parametrize("rule", ["optimal", "uniform"])
 def test_true_dates_make_copies_fresher_at_the_same_cost_and_false_ones_do_no_harm(rule):
     found = {stamps: freshness(rule, stamps) for stamps in ("none", "true", "false")}
     shares, visits = ({stamps: one[place] for stamps, one in found.items()} for place in (0, 1))

@@ -214,7 +214,7 @@ def test_each_picture_of_the_docs_is_inside_its_frame_and_on_a_page(project, nam
     assert re.search(rf"\]\(pictures/{file}\)", (project / "docs" / "frontier.md").read_text("utf-8"))
 
 
-@pytest.mark.parametrize("factor", [0.2, 5.0])
+@pytest.mark.parametrize("factor", [0.2, pytest.param(5.0, marks=pytest.mark.long)])
 def test_the_price_of_the_frontier_finds_the_optimum_within_its_budget(factor):
     scheduler = FrontierScheduler(SMALL, budget=BUDGET, seed=1, price=best_price() * factor, step=0.01)
     visits, shares = ratios(scheduler, 100.0, 60.0)
