@@ -30,6 +30,7 @@ ERRORS: Final = {
     "decode": "the content coding is damaged or unknown",
     "truncated": "the answer broke off",
     "not_welcome": "the site asks for a browser or a person",
+    "asks_signature": "the site asks for a signed request",
     "too_large": "the frontier cannot keep an answer of this size",
     "redirect_foreign": "a redirect leads to a host of another frontier",
     "redirect_self": "the page redirects to itself",

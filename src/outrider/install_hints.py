@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import shlex
 import sys
+from importlib.util import find_spec
+
+from outrider.errors import SettingsError
 
 
 def install_command(extra: str) -> str:
@@ -13,3 +16,11 @@ def install_command(extra: str) -> str:
     can tell what its extras add.
     """
     return shlex.join([sys.executable or "python3", "-m", "pip", "install", f"outrider[{extra}]"])
+
+
+def require_identity_extra() -> None:
+    """Raises SettingsError if the extra `identity` is not installed."""
+    if find_spec("cryptography") is None:
+        raise SettingsError(
+            f"signatures need cryptography, which is not installed; run `{install_command('identity')}`"
+        )

@@ -12,7 +12,7 @@ from outrider.crawl.local_run import CrawlResult
 from outrider.crawl.output.journal import Journal
 from outrider.crawl.output.progress import BarProgress, LogProgress, NoProgress, eta_text, progress_line, progress_of
 from outrider.crawl.output.rates import RateMeter, Rates, eta_seconds, status_fields
-from outrider.crawl.output.summary import network_line
+from outrider.crawl.output.summary import network_lines
 from outrider.crawl.output.terminal import drawable, safe, say
 from outrider.crawl.questions.status import status_lines
 from outrider.crawl.setup.options import CrawlOptions
@@ -204,9 +204,9 @@ def test_a_crawl_that_ends_at_a_limit_does_not_say_that_no_work_is_left(tmp_path
 def test_the_summary_of_one_request_uses_the_singular():
     one = {"names": 1, "names_waited": 0, "names_seconds": 0.0, "requests": 1, "kept": 0}
     told = "waited for 0.0 % of 1 DNS look-up; 0.0 % of 1 request reused a connection"
-    assert f"network     {told}" == network_line(one)
+    assert [f"network     {told}"] == network_lines(one)
     nothing = {**one, "names": 0, "requests": 0}
-    assert "network     0.0 % of 0 requests reused a connection" == network_line(nothing)
+    assert ["network     0.0 % of 0 requests reused a connection"] == network_lines(nothing)
 
 
 def test_progress_names_the_cause_while_no_answer_has_arrived():

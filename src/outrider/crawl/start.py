@@ -23,7 +23,7 @@ from outrider.crawl.output.output_recovery import refuse_output_alone
 from outrider.crawl.output.progress import Progress, progress_of
 from outrider.crawl.output.rates import errors_of
 from outrider.crawl.output.report import collect, render
-from outrider.crawl.output.summary import counted, errors_text, network_line, omission_lines, summary_lines
+from outrider.crawl.output.summary import counted, errors_text, network_lines, omission_lines, summary_lines
 from outrider.crawl.output.terminal import say
 from outrider.crawl.questions.side_server import SideServer
 from outrider.crawl.run.hooks import Hooks
@@ -52,6 +52,7 @@ from outrider.crawl.setup.options import (
     permitting,
     resolved,
 )
+from outrider.crawl.setup.request_signer import signer_of
 from outrider.crawl.setup.seeds import BadSeeds, loopback_of, placed, read_hosts, read_seeds, require_contact
 from outrider.crawl.setup.version import version
 from outrider.errors import InvalidUrlError, NamedPathError, SettingsError
@@ -173,7 +174,7 @@ def prepared(
     permitted = loopback_of(canonical, hosts, options.allow_address)
     options = permitting(options, permitted)
     require_contact(canonical, options.contact, hosts)
-    _check_hooks_and_catalogs(options)
+    _check_parts(options)
     folder = move_old(output, wall()) if options.anew else None
     refuse_owned(output)
     if folder is not None and options.progress != "none":
@@ -192,9 +193,10 @@ def prepared(
     return Prepared(options, canonical, sources, hosts, progress, again, faults if canonical else None)
 
 
-def _check_hooks_and_catalogs(options: CrawlOptions) -> None:
-    """Raises SettingsError for a hook that cannot be loaded, and for a catalog whose extra is missing or whose file
-    is one of the crawl."""
+def _check_parts(options: CrawlOptions) -> None:
+    """Raises SettingsError for a hook or a key that cannot be loaded, and for a catalog whose extra is missing or whose
+    file is one of the crawl."""
+    signer_of(options)
     Hooks(options)
     for address in options.catalog:
         require_extra(address)
@@ -308,7 +310,7 @@ def conclude(options: CrawlOptions, result: CrawlResult, sources: tuple[str, ...
         left_out=tuple(left_out),
         continued_by=_continued_by(options, result, {row.reason for row in left_out}),
     )
-    lines = [*summary_lines(totals, data.politeness), network_line(result.statistics["network"])]
+    lines = [*summary_lines(totals, data.politeness), *network_lines(result.statistics["network"])]
     report = os.path.join(options.output, REPORT_FILE)
     try:
         descriptor = os.open(report, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)

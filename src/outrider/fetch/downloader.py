@@ -143,7 +143,7 @@ class Request:
     `type_bytes_max` limits body and content of its content types instead: pairs, also of `image/*` or `*`.
     `credentials` is the Authorization of this origin, if `headers` has none. `verified`: whether the certificate must
     match the host. `modern_tls`: no outdated ciphers and curves are offered. `capacity`: the number of requests that
-    may be open at its host at once, itself included.
+    may be open at its host at once, itself included. `signature`: the fields of `signed`.
     Raises InvalidUrlError or SettingsError for a value that must not be sent.
     """
 
@@ -160,6 +160,7 @@ class Request:
     verified: bool = True
     capacity: int = 1
     modern_tls: bool = False
+    signature: Fields = field(init=False, repr=False, default=())
     target: Target = field(init=False, repr=False, compare=False)
     _head: bytes = field(init=False, repr=False, compare=False, default=b"")
 
@@ -177,9 +178,19 @@ class Request:
         if self.credentials is not None and not _FIELD_VALUE.match(self.credentials):
             raise SettingsError(f"credentials of {self.target.authority}: they have characters that cannot be sent")
 
+    def signed(self, signature: Fields) -> Request:
+        """Returns the request with these fields in addition. Their values are made here, so they are not checked."""
+        made: Request = object.__new__(Request)
+        for name in Request.__slots__:
+            object.__setattr__(made, name, getattr(self, name))
+        object.__setattr__(made, "signature", signature)
+        object.__setattr__(made, "_head", b"")
+        return made
+
     def fields(self) -> list[str]:
         """The header lines in the order in which they are sent, without their ends."""
-        return [f"Host: {self.target.authority}", *_lines(self.user_agent, self.headers, self.credentials)]
+        signature = (f"{name}: {value}" for name, value in self.signature)
+        return [f"Host: {self.target.authority}", *signature, *_lines(self.user_agent, self.headers, self.credentials)]
 
     def head(self) -> bytes:
         """The request as sent, with its empty line; a GET has no body."""
@@ -200,7 +211,8 @@ class Request:
         return max(0, self.bytes_max - head_bytes), self.bytes_max
 
     def _begin(self) -> bytes:
-        return f"GET {self.target.path} HTTP/1.1\r\nHost: {self.target.authority}\r\n".encode("ascii")
+        signature = "".join([f"{name}: {value}\r\n" for name, value in self.signature])
+        return f"GET {self.target.path} HTTP/1.1\r\nHost: {self.target.authority}\r\n{signature}".encode("ascii")
 
     def _ends(self) -> tuple[bytes, bytes]:
         return _ends(self.user_agent, self.headers, self.credentials)

@@ -47,6 +47,7 @@ class FetchError(StrEnum):
     TOO_MANY_HEADERS = "too_many_headers"  # more lines or bytes of head, interim answers included, than the limits
     DECODE = "decode"  # the coding of the body is damaged, or unknown for bytes that are not text
     NOT_WELCOME = "not_welcome"  # a challenge for a browser or a person in place of the page
+    ASKS_SIGNATURE = "asks_signature"  # a refusal that asks for a signed request, which the next attempt is
     INTERNAL = "internal"  # a bug or a shortage on this side
 
     @property
@@ -67,6 +68,7 @@ _RETRYABLE = frozenset(
         FetchError.RESET,
         FetchError.EMPTY_REPLY,
         FetchError.NOT_WELCOME,
+        FetchError.ASKS_SIGNATURE,
         FetchError.INTERNAL,
     }
 )

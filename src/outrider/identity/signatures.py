@@ -11,6 +11,7 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from outrider.errors import SettingsError
@@ -90,6 +91,7 @@ class Signature:
         return told if self.agent is None else (("Signature-Agent", self.agent), *told)
 
 
+@lru_cache(maxsize=64)
 def quoted(text: str) -> str:
     """Returns a String of RFC 9651. Raises SettingsError for a text with characters that a String cannot have."""
     if not (text.isascii() and text.isprintable()):

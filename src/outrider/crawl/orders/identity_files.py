@@ -8,14 +8,13 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from typing import Any, Final
 
 import msgspec
 
 from outrider.clock import Instant, rfc3339
 from outrider.crawl.setup.options import CrawlOptions, value_text
-from outrider.errors import NamedPathError, SettingsError
+from outrider.errors import NamedPathError
 from outrider.identity.folder import DESCRIPTION_FILE, IdentityFolder, checked_origin
 from outrider.identity.publication import (
     CARD_NAME,
@@ -31,7 +30,7 @@ from outrider.identity.publication import (
 )
 from outrider.identity.signatures import DIRECTORY_PATH
 from outrider.identity.signing_key import KEY_FILE, make_key
-from outrider.install_hints import install_command
+from outrider.install_hints import require_identity_extra
 from outrider.limits import MICROSECONDS
 
 PUBLIC: Final = "public"
@@ -49,17 +48,9 @@ class MadeFiles:
     expires: str | None = None
 
 
-def require_identity() -> None:
-    """Raises SettingsError if the extra `identity` is not installed."""
-    if find_spec("cryptography") is None:
-        raise SettingsError(
-            f"signatures need cryptography, which is not installed; run `{install_command('identity')}`"
-        )
-
-
 def make_identity(path: str, url: str, contact: str, user_agent: str) -> MadeFiles:
     """Makes a folder with a new key and a description. Raises SettingsError, and NamedPathError if it has one."""
-    require_identity()
+    require_identity_extra()
     options = CrawlOptions(contact=contact, user_agent=user_agent)
     crawler = CrawlerDescription(checked_origin(url), options.user_agent, str(options.contact))
     description = os.path.join(path, DESCRIPTION_FILE)
@@ -74,7 +65,7 @@ def make_identity(path: str, url: str, contact: str, user_agent: str) -> MadeFil
 def rotate_key(path: str, at: Instant) -> MadeFiles:
     """Makes a new key. The one before stays in the folder as `key-DATE.pem`, and is published too. Raises
     NamedPathError and SettingsError."""
-    require_identity()
+    require_identity_extra()
     IdentityFolder(path)
     current = os.path.join(path, KEY_FILE)
     paths = []
@@ -104,7 +95,7 @@ def write_ranges(path: str, ranges: Sequence[str], services: Sequence[str], at: 
 
 def write_directory(path: str, at: Instant, days: int) -> MadeFiles:
     """Writes the key directory, and a part of an nginx configuration with its fields. Raises as `write_page`."""
-    require_identity()
+    require_identity_extra()
     folder = IdentityFolder(path)
     created = at // MICROSECONDS
     made = key_directory(

@@ -23,7 +23,7 @@ ERRORS_OF: Final[Mapping[str, tuple[FetchError, ...]]] = {
     "ca": (FetchError.TLS,),
 }
 """The errors whose cause may be a setting."""
-_OF_SITES: Final = frozenset({FetchError.NOT_WELCOME, FetchError.BLOCKED_PORT})
+_OF_SITES: Final = frozenset({FetchError.NOT_WELCOME, FetchError.ASKS_SIGNATURE, FetchError.BLOCKED_PORT})
 OWN_SIDE: Final = tuple(error for error in FetchError if error not in _OF_SITES)
 """The errors whose cause may be on our own side."""
 

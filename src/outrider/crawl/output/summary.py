@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from outrider.causes import error_words
 from outrider.clock import rfc3339
+from outrider.fetch.request_signing import SIGNATURE_COUNTS
 from outrider.journey import HostStatus, Waits
 
 SUMMARY_HOSTS_MAX = 5  # the hosts with the smallest margin; politeness.jsonl has all of them
@@ -243,15 +244,34 @@ def way_out(failure: HookFailure, place: str) -> str:
     return f"fix the function, then run `outrider retry {where} --error {failure.error}`{resume} to fetch them again"
 
 
-def network_line(network: Mapping[str, float]) -> str:
-    """Returns the shares of DNS look-ups with a wait, and of requests over kept connections, in a run."""
+def network_lines(network: Mapping[str, float]) -> list[str]:
+    """Returns the shares of DNS look-ups with a wait, and of requests over kept connections, in a run; and its
+    signatures, if requests were signed or asked to be."""
     names, requests = network["names"], network["requests"]
     parts = []
     if names:
         took = f", {seconds_text(network['names_seconds'])} in total" if network["names_waited"] else ""
         parts.append(f"waited for {_share(network['names_waited'], names, 'DNS look-up')}{took}")
     parts.append(f"{_share(network['kept'], requests, 'request')} reused a connection")
-    return f"network     {'; '.join(parts)}"
+    return [f"network     {'; '.join(parts)}", *_signature_lines(network)]
+
+
+def _signature_lines(network: Mapping[str, float]) -> list[str]:
+    """Returns the line of the signatures of a run, with the faults and what to do about them."""
+    counts = {name: round(network.get(f"signatures_{name}", 0)) for name in SIGNATURE_COUNTS}
+    if not any(counts.values()):
+        return []
+    parts = [
+        f"{counted(counts['made'] + counts['reused'], 'request')} signed with {counted(counts['made'], 'signature')}"
+    ]
+    if counts["asked"]:
+        vain = f", {counts['not_signable']:,} for one that we do not make" if counts["not_signable"] else ""
+        parts.append(f"{counted(counts['asked'], 'answer')} asked for a signature{vain}")
+    if counts["refused"]:
+        parts.append(f"{counted(counts['refused'], 'signature')} called WRONG by sites (crawl.log names them)")
+    if counts["clock_ahead_seconds"]:
+        parts.append(f"the clock of this machine is {counts['clock_ahead_seconds']:,} s AHEAD: set it")
+    return [f"signatures  {'; '.join(parts)}"]
 
 
 def _share(part: float, whole: float, noun: str) -> str:

@@ -31,6 +31,7 @@ from outrider.fetch.addresses import AddressGuard, is_web_port, parsed
 from outrider.fetch.downloader import Beginner, Downloader, Request, Response, target_of
 from outrider.fetch.failures import BlockedAddress, FetchError, FetchFailure
 from outrider.fetch.fetch_tasks import FetchTasks, beginner_of
+from outrider.fetch.request_signing import RequestSigner
 from outrider.journey import Kind, Lease
 from outrider.limits import (
     CONNECT_ALL_SECONDS_MAX,
@@ -120,13 +121,15 @@ class Fetching:
         goes_on: Callable[[], bool] = lambda: True,
         spelling: Callable[[str], str] = lambda url: url,
         may_send: Callable[[int], bool] = lambda _: True,
+        signer: RequestSigner | None = None,
     ) -> None:
         """concurrency: requests at once; aside_most: slow ones in addition. make_room: is called for each visit whose
         name or answer is slow. headers: of each request. bottleneck: counts the stages of visits. pins: whether a
         request uses the address in its lease; if no group depends on addresses, that one may be old. goes_on:
         whether there is room for the answers of further visits; otherwise trains are released. spelling: the
         text in which a URL is requested. may_send: whether the request of a token may be sent now; otherwise its visit
-        ends unsent."""
+        ends unsent. signer: signs requests when they are sent."""
+        self._signer = signer
         self._headers = headers
         self._may_send = may_send
         self._spelling = spelling
@@ -160,7 +163,7 @@ class Fetching:
     def statistics(self) -> dict[str, float]:
         """Returns visits that resolved an address, `names_waited` of them with a wait, and the total wait; requests
         sent, `kept` of them over a connection of an earlier one."""
-        return dict(self._counts)
+        return {**self._counts, **(self._signer.statistics() if self._signer is not None else {})}
 
     @property
     def aside(self) -> int:
@@ -394,7 +397,7 @@ class Fetching:
             return
         train.asked_at = asyncio.get_running_loop().time()
         self._at_site(train.ways[0])
-        self._dial([(way.lease.token, way.request) for way in train.ways])
+        self._dial(train, [(way.lease.token, way.request) for way in train.ways])
 
     def _at_site(self, way: _VisitState) -> None:
         """Notes that the site works on the request of a visit, as far as that is known here: the downloader sends the
@@ -402,11 +405,13 @@ class Fetching:
         way.at, way.began = wall(), self._clock()
         self._bottleneck.move(way.lease.token, KINDS[way.lease.kind].stage, way.began)
 
-    def _dial(self, train: Sequence[tuple[int, Request]]) -> None:
+    def _dial(self, train: _VisitTrain, requests: Sequence[tuple[int, Request]]) -> None:
         try:
-            self._downloader.begin(train, self._answered)
+            if (signer := self._signer) is not None:
+                requests = [(token, signer.signed(one, train.own.signature_agent)) for token, one in requests]
+            self._downloader.begin(requests, self._answered)
         except Exception as error:  # noqa: BLE001 - a bug in one visit ends the crawl, and the loop says so
-            for token, _ in train:
+            for token, _ in requests:
                 asyncio.get_running_loop().call_soon(self._answered, token, error)
 
     def _answered(self, token: int, answer: Response | BaseException | None) -> None:
@@ -442,6 +447,8 @@ class Fetching:
                 return
         elif self._failed:
             self._failed.pop((train.host, response.address), None)
+        if self._signer is not None:
+            response = self._signer.answered(way.request, response)
         self._visited(way, response)
 
     def _note_failed(self, key: tuple[str, str]) -> None:
@@ -460,7 +467,7 @@ class Fetching:
         connect_seconds = min(first.connect_seconds, CONNECT_ALL_SECONDS_MAX - passed)
         total_seconds = first.total_seconds - passed
         request = replace(first, address=address, connect_seconds=connect_seconds, total_seconds=total_seconds)
-        self._dial([(way.lease.token, request)])
+        self._dial(train, [(way.lease.token, request)])
         return True
 
     def _visited(self, way: _VisitState, response: Response) -> None:

@@ -44,6 +44,7 @@ from outrider.crawl.setup.descriptors import DESCRIPTORS_SPARE, allow_descriptor
 from outrider.crawl.setup.group_settings import groups_of
 from outrider.crawl.setup.host_settings import PerHost
 from outrider.crawl.setup.options import CrawlOptions
+from outrider.crawl.setup.request_signer import signer_of
 from outrider.errors import OutriderError, StoreFullError
 from outrider.fetch.addresses import AddressGuard
 from outrider.fetch.default_downloader import make_downloader as _chosen_downloader
@@ -363,6 +364,7 @@ class CrawlLoop(ABC):
             goes_on=self._goes_on,
             spelling=self._settler.spellings.of,
             may_send=self._may_send,
+            signer=signer_of(options, lambda text: self._journal.note("note", text=text)),
         )
 
     async def _crawl(self) -> None:

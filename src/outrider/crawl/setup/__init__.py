@@ -11,6 +11,7 @@ Everything here is read before the first request. The other rooms import this on
     keywords.py        the options as typed keywords; made by scripts/keywords.py
     options.py         the options of a crawl, a row each
     permission.py      the addresses that added URLs may name
+    request_signer.py  the signer of requests, from the settings and the identity
     seeds.py           seeds from arguments, files and standard input
     version.py         the release, for sites and people
 """

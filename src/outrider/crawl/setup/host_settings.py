@@ -19,6 +19,7 @@ from outrider.crawl.setup.credentials import sent_to
 from outrider.crawl.setup.options import COMPATIBLE, MODERN, UNVERIFIED, CrawlOptions
 from outrider.fetch.downloader import Request, target_of
 from outrider.fetch.type_limits import TypeBytes, bytes_of_type
+from outrider.identity.signatures import AgentForm
 from outrider.limits import BODY_BYTES_MAX, HOSTS_RULED_MAX, PDF_BYTES_MAX
 from outrider.page.pdf import PDF_TYPE, reads_pdf
 
@@ -40,6 +41,7 @@ class HostSettings:
     credentials: Mapping[tuple[str, str, int], str] = field(default_factory=dict, repr=False)
     verified: bool = True
     modern_tls: bool = False
+    signature_agent: AgentForm = AgentForm.KEYS
 
     def request(
         self,
@@ -124,6 +126,7 @@ class PerHost:
             {target_of(origin).origin: sent for origin, sent in map(sent_to, value("credentials"))},
             told.get("tls") != UNVERIFIED,
             (told["tls"] if told.get("tls") in (COMPATIBLE, MODERN) else self._options.tls) == MODERN,
+            AgentForm(value("signature_agent")),
         )
 
     def _with_pdf(self, limits: TypeBytes) -> TypeBytes:

@@ -40,6 +40,10 @@ class CrawlKeywords(TypedDict, total=False):
     concurrency: int
     contact: str | None
     user_agent: str
+    identity: str | os.PathLike[str] | None
+    sign: Literal["off", "challenge", "always"]
+    sign_scope: Literal["request", "host"]
+    signature_agent: Literal["keys", "origin", "string"]
     hosts: str | os.PathLike[str] | None
     resolver: Iterable[str]
     allow_address: Iterable[str]

@@ -24,6 +24,7 @@ from outrider.crawl.setup.credentials import checked_secret, origin_of
 from outrider.crawl.setup.group_settings import GROUP_WORDS, groups_of, read_groups
 from outrider.errors import SettingsError
 from outrider.fetch.downloader import Request, is_secret
+from outrider.fetch.request_signing import SignScope, SignWhen
 from outrider.frontier.policy.frontier_settings import (
     CRAWL_DELAY_AS,
     CRAWL_DELAY_OVER,
@@ -31,6 +32,7 @@ from outrider.frontier.policy.frontier_settings import (
     check_revisits,
 )
 from outrider.frontier.policy.revisit_plan import NAMES as REVISIT_RULES
+from outrider.identity.signatures import AgentForm
 from outrider.limits import (
     ARCHIVE_SEAL_BYTES,
     ARCHIVE_SEAL_BYTES_MAX,
@@ -805,6 +807,33 @@ class CrawlOptions:
         "TOKEN",
         frontier=True,
     )
+    identity: str | None = _setting(
+        OptionTopic.NETWORK,
+        None,
+        "The folder of `outrider identity init`, whose key signs requests (docs/howto/identity.md).",
+        "the folder of an identity, or none",
+        _path,
+        "DIR",
+        optional=True,
+        path=True,
+    )
+    sign: str = _choice(
+        OptionTopic.NETWORK,
+        tuple(one.value for one in SignWhen),
+        "Sign requests over https: none, those to hosts that ask for it, or all. It needs --identity.",
+    )
+    sign_scope: str = _choice(
+        OptionTopic.NETWORK,
+        tuple(one.value for one in SignScope),
+        "What a signature is valid for: its method and path, or all requests to its host for a minute.",
+    )
+    signature_agent: str = _choice(
+        OptionTopic.NETWORK,
+        tuple(one.value for one in AgentForm),
+        "The form of the field Signature-Agent: the URL of the key directory, the origin of your site, or the "
+        "origin as a plain string.",
+        per_host=True,
+    )
     hosts: str | None = _setting(
         OptionTopic.NETWORK,
         None,
@@ -1103,6 +1132,11 @@ class CrawlOptions:
             object.__setattr__(self, name, checked(name, getattr(self, name), setting))
         _require_no_secret(self.header)
         check_revisits({"revisit": self.revisit_rule, "rate": self.rate, "discovery_share": self.discovery_share})
+        if self.sign != SignWhen.OFF and self.identity is None:
+            raise SettingsError(
+                f"sign is {self.sign}, and identity is missing: make one with `outrider identity init`, and use "
+                "--identity DIR"
+            )
         if not self.obey_robots:
             _require_owner(own_sites=self.own_sites, anywhere=self.scope == "any")
 

@@ -30,7 +30,7 @@ from outrider.url import host_of, spell
 
 _NOBODY_THERE = frozenset({"dns_unknown", "blocked_address", "blocked_port"})  # errors that no later attempt mends
 _GUARDED = "blocked_address"  # the error of an address guard, which belongs to one process
-_NOT_OURS = frozenset({"not_welcome"})  # errors without a status that are a site's answer all the same
+_NOT_OURS = frozenset({"not_welcome", "asks_signature"})  # errors that are a site's answer all the same
 _ELSEWHERE = "redirect_foreign"  # the class of error of a redirect to a host of another frontier
 
 
