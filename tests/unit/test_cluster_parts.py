@@ -15,6 +15,7 @@ from outrider.cluster.description import (
     read_cluster_file,
 )
 from outrider.cluster.links import Refused, packed_links, packed_parcels, unpacked
+from outrider.cluster.page_shares import PageShares
 from outrider.cluster.stores import OwnStore, OwnStores
 from outrider.cluster.written_places import OutputOwner, Places
 from outrider.errors import ClosedError, DamagedStoreError, ForeignStoreError, NamedPathError, SettingsError
@@ -296,3 +297,78 @@ def test_lines_that_a_lost_store_could_not_note_are_named(several):
     lost.frontier.close()
     assert [lost] == several.places.commit([kept, lost], several.all.each)
     assert (0, 5) == kept.frontier.projection("pages")
+
+
+class SharedMemory:
+    """Objects of all nodes, in memory."""
+
+    def __init__(self):
+        self.objects = {}
+
+    def create(self, name, octets):
+        return self.objects.setdefault(name, octets) is octets
+
+    def read(self, name):
+        return self.objects.get(name)
+
+    def names(self, prefix):
+        return sorted(name for name in self.objects if name.startswith(prefix))
+
+
+@pytest.mark.parametrize(("limit", "partitions"), [(1, 4), (7, 64), (500, 4), (100_000, 64)])
+def test_all_shares_together_are_the_limit_whoever_takes_them(limit, partitions):
+    objects = SharedMemory()
+    nodes = [PageShares(objects, "x", partitions, limit) for _ in range(3)]
+    taken, turn = [0] * partitions, 0
+    while more := nodes[turn % 3].take(turn % partitions, taken[turn % partitions]):
+        taken[turn % partitions] += more
+        turn += 1
+    assert limit == sum(taken)
+    assert [0] * 3 == [node.take(0, taken[0]) for node in nodes]
+    assert turn < 8 * partitions * 20
+    assert 5 == sum(iter(lambda: PageShares(objects, "x", partitions, limit + 5).take(0, 0), 0))
+
+
+def test_a_partition_that_runs_dry_early_has_taken_few_pages():
+    shares = PageShares(SharedMemory(), "x", 4, 1_000_000)
+    assert shares.take(0, 0) <= 8
+    assert shares.take(1, 100) <= 108
+
+
+def test_a_share_that_cannot_be_read_is_named():
+    objects = SharedMemory()
+    objects.create("x/shares/00000001", b"{")
+    with pytest.raises(DamagedStoreError, match="x/shares/00000001"):
+        PageShares(objects, "x", 4, 10).take(0, 0)
+
+
+def test_stores_together_lease_as_many_pages_as_the_limit_and_no_more():
+    objects, manifest_ = SharedMemory(), manifest(2)
+    files = [MemoryFiles(), MemoryFiles()]
+    answered = 0
+    for opening in range(3):  # each opening is another node
+        shares = PageShares(objects, "x", 2, 25)
+        stores = OwnStores(manifest_, send=list, lost=list, places=Places(MemoryFiles(), []), shares=shares)
+        for number in range(2):
+            partition = manifest_.partition(number)
+            frontier = Frontier.open(
+                files[number], slots=partition.slots, keys=partition.keys, robots="caller",
+                settings={"delay": 0.0, "delay_factor": 0.0},
+            )  # fmt: skip
+            frontier.discover([f"http://site{n}.test/{m}" for n in range(20) for m in range(4)])
+            stores.add(OwnStore(number, Owned(frontier)))
+        for turn in range(4 if opening < 2 else 30):
+            leases = stores.lease(4)
+            failed = leases[: turn % 3 == 0]  # gets no answer, so its page is not used up
+            stores.report([lease.gone(error="timeout", seconds=0.0) for lease in failed])
+            stores.report([lease.done(seconds=0.0) for lease in leases[len(failed) :]])
+            answered += len(leases[len(failed) :])
+            for store in stores.all():
+                store.touch()
+        if opening == 2:
+            assert all(store.at_limit for store in stores.all())
+            assert [] == list(stores.lease(4))
+        for store in stores.all():
+            store.frontier.close()
+        stores.close()
+    assert answered == 25

@@ -39,7 +39,7 @@ _WORDS: Final = "words"
 
 
 class Answering:
-    """What one node does about the topic `words`. Two threads of the node call it: `read` and `answer`."""
+    """The work of one node with the topic `words`. Two threads of the node call it: `read` and `answer`."""
 
     def __init__(self, brokers: Brokers, stores: OwnStores, node: str, heard: Callable[[NodeMessage], None]) -> None:
         """heard: receives what nodes tell, also this one."""

@@ -83,7 +83,7 @@ def read_cluster_file(path: str) -> ClusterFile:
 
 
 class ClusterManifest(msgspec.Struct, frozen=True):
-    """What all nodes have alike. cluster and keys: 32 hex digits each. created: RFC 3339."""
+    """The facts that all nodes have alike. cluster and keys: 32 hex digits each. created: RFC 3339."""
 
     format: int
     cluster: str

@@ -220,6 +220,14 @@ class Brokers:
                 self._admin = None  # after a restart of all brokers it may answer with the same error for ever
             raise
 
+    def trim(self, which: str, partition: int, offset: int) -> None:
+        """Has Kafka delete the records of a partition before an offset. Raises UnreachableError."""
+        there = self._library.TopicPartition(self.file.topic(which), partition, offset)
+        with self._ours(f"old records of {self.file.topic(which)} cannot be deleted"):
+            asked = self._administrator().delete_records([there], request_timeout=KAFKA_SECONDS_MAX)
+            for future in asked.values():
+                future.result(KAFKA_SECONDS_MAX)
+
     def _sender(self) -> Any:
         with self._making:
             if self._producer is None:
@@ -323,7 +331,7 @@ class KafkaSent:
 
 
 class NewAssignment(Protocol):
-    """What a node does about the partitions that the group gives it."""
+    """The reaction of a node to the partitions that the group gives it."""
 
     def __call__(self, partitions: frozenset[int], *, wait: bool = False) -> None: ...
 

@@ -23,6 +23,7 @@ from outrider.cluster.description import ClusterManifest
 from outrider.cluster.kafka import Brokers, Membership
 from outrider.cluster.links import Parcel, Refused, packed_links, packed_parcels, unpacked
 from outrider.cluster.owning import Claimed, claim, make_ready, open_store
+from outrider.cluster.page_shares import PageShares
 from outrider.cluster.snapshots import Objects, newest_snapshot, upload
 from outrider.cluster.stores import OutputPlaces, OwnStore, OwnStores
 from outrider.cluster.words import NodeMessage, PartitionCounts
@@ -30,6 +31,7 @@ from outrider.errors import (
     ClaimLostError,
     ClaimRefusedError,
     ClosedError,
+    DamagedStoreError,
     OutriderError,
     StoreError,
     StoreFailedError,
@@ -52,11 +54,13 @@ from outrider.url import UrlBatch
 _LINKS: Final = "links"
 """The name of the place up to which a store has received links."""
 _STEP_SECONDS: Final = 0.05
+AT_LIMIT: Final = "at_limit"
+"""The number that is 1 for a partition that may fetch no more page."""
 COUNTED: Final = ("accepted", "answered", "queued", "leased", "waiting", "done", "gone", "parked", "in_transit")
 
 
 class NodeWatcher(Protocol):
-    """What a crawl does when its node gets, gives up or loses a partition. The node's threads call it."""
+    """The work of a crawl when its node gets, gives up or loses a partition. The node's threads call it."""
 
     def opened(self, store: OwnStore, claimed: Claimed) -> None:
         """Called after a store is opened and before the first lease. Raises StoreError."""
@@ -81,11 +85,13 @@ class NodeWatcher(Protocol):
 
 @dataclass(slots=True)
 class _PartitionState:
-    """What a node does about one partition. wanted: whether it should own it. busy: a thread works on that."""
+    """The state of one partition on a node. wanted: whether it should own it. busy: a thread works on that.
+    snapshot_lsn and snapshot_position: where the newest snapshot of this node begins, in the log and in the topic."""
 
     wanted: bool = False
     busy: bool = False
     snapshot_lsn: int = -1
+    snapshot_position: int = 0
     received: int = 0
     noted: int = 0
     failed_until: float = 0.0
@@ -106,14 +112,16 @@ class ClusterNode:
         name: str,
         address: str = "",
         settings: Mapping[str, object],
+        shares: PageShares | None = None,
         seed: int = 0,
         tenure_seconds: float = TENURE_SECONDS,
     ) -> None:
-        """directory: for the stores. name: no other node has it; the same for the same directory."""
+        """directory: for the stores. name: no other node has it; the same for the same directory. shares: of the limit
+        of pages of the whole crawl."""
         self.manifest, self.name = manifest, name
         self._brokers, self._objects_of, self._directory, self._watcher = brokers, objects_of, directory, watcher
         self._address, self._settings, self._seed, self._tenure = address, settings, seed, tenure_seconds
-        self.stores = OwnStores(manifest, send=self.send_links, lost=self._lost_soon, places=places)
+        self.stores = OwnStores(manifest, send=self.send_links, lost=self._lost_soon, places=places, shares=shares)
         self._places = [_PartitionState() for _ in range(manifest.partitions)]
         self._stop = threading.Event()
         self._turn = threading.Lock()
@@ -161,6 +169,10 @@ class ClusterNode:
         told = dict(self._told)
         total = {name: sum(one.numbers.get(name, 0) for one in told.values()) for name in COUNTED}
         return {**total, "partitions": len(told), "nodes": len(self._nodes_alive())}
+
+    def at_limit(self) -> bool:
+        """Whether a partition has ended at the limit of pages."""
+        return any(one.numbers.get(AT_LIMIT) for one in self._told.values())
 
     def _nodes_alive(self) -> list[str]:
         now = time.monotonic()
@@ -271,15 +283,10 @@ class ClusterNode:
     # -- claims -------------------------------------------------------------------------------------------------------
 
     def _claim(self, number: int) -> None:
-        partition, place = self.manifest.partition(number), self._places[number]
-        topic, objects = self._brokers.changelog(number), self._objects_of(number)
-        mark = os.urandom(8).hex()
-        snapshot = newest_snapshot(objects)
-        claimed = claim(topic, partition, snapshot, node=self.name, mark=mark, address=self._address, pause=self._pause)
-        claimed_at = time.monotonic()
+        place, topic = self._places[number], self._brokers.changelog(number)
         path = os.path.join(self._directory, f"{number:04d}")
         os.makedirs(path, exist_ok=True)
-        make_ready(Directory(path), partition, claimed, topic, objects)
+        claimed, claimed_at = self._claimed(number, path)
         # A former process of this node in this directory is dead: the directory was locked.
         before = claimed.before.claim
         if not claimed.clean and (before is None or before.node != self.name):
@@ -311,6 +318,25 @@ class ClusterNode:
             owned.drop()
             return  # another node has claimed it meanwhile
         self.stores.add(store)
+
+    def _claimed(self, number: int, path: str) -> tuple[Claimed, float]:
+        """Returns a claim and its time, when the directory has what counts."""
+        partition = self.manifest.partition(number)
+        topic, objects = self._brokers.changelog(number), self._objects_of(number)
+        mark = os.urandom(8).hex()
+        snapshot = newest_snapshot(objects)
+        try:
+            found = claim(
+                topic, partition, snapshot, node=self.name, mark=mark, address=self._address, pause=self._pause
+            )
+            at = time.monotonic()
+            make_ready(Directory(path), partition, found, topic, objects)
+        except DamagedStoreError:
+            if newest_snapshot(objects) == snapshot:
+                raise
+            # This node was paused, and the owner has deleted the records of the snapshot meanwhile.
+            raise ClaimRefusedError(f"partition {number}, by an old snapshot") from None
+        return found, at
 
     def _pause(self) -> None:
         self._stop.wait(0.2)
@@ -482,7 +508,10 @@ class ClusterNode:
         statistics: dict[str, Any] = store.frontier.statistics()
         flat = {**statistics, **statistics["urls"]}
         numbers = {name: int(flat.get(name, 0)) for name in COUNTED}
-        finished = bool(store.frontier.finished()) and not store.leased and not numbers["in_transit"]
+        # A store at the limit has requests in flight as long as it has leases of any owner.
+        at_limit = store.at_limit and store.pages_left < 1 and not numbers["leased"]
+        finished = (at_limit or bool(store.frontier.finished())) and not store.leased and not numbers["in_transit"]
+        numbers[AT_LIMIT] = int(at_limit)
         received = self._places[store.number].received
         return PartitionCounts(store.number, store.owned.changelog.epoch, received, finished, numbers)
 
@@ -540,4 +569,6 @@ class ClusterNode:
         finally:
             files.close()
         if done is not None:
-            place.snapshot_lsn = start
+            before, place.snapshot_lsn, place.snapshot_position = place.snapshot_position, start, done.position
+            if before:  # a node that claims now may begin at the snapshot before this one: its frames stay
+                self._brokers.trim("facts", store.number, before)

@@ -49,8 +49,8 @@ class SnapshotFile(msgspec.Struct, frozen=True):
 
 
 class Snapshot(msgspec.Struct, frozen=True):
-    """What a store is made of. start_lsn: of the checkpoint: frames after it are necessary. position, epoch, lsn, crc,
-    closed: what counts before the first of these frames, or earlier (`Counting`)."""
+    """The parts of which a store is made. start_lsn: of the checkpoint: frames after it are necessary. position, epoch,
+    lsn, crc, closed: what counts before the first of these frames, or earlier (`Counting`)."""
 
     start_lsn: int
     position: int

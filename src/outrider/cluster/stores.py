@@ -13,12 +13,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from outrider.clock import Instant, wall
 from outrider.cluster.description import ClusterManifest
 from outrider.cluster.owning import Owned
-from outrider.errors import ClosedError, StoreFailedError, StoreFullError
+from outrider.cluster.page_shares import PageShares
+from outrider.errors import ClosedError, StoreFailedError, StoreFullError, UnreachableError
 from outrider.journey import (
     Code,
     LeaseBatch,
@@ -36,13 +37,16 @@ from outrider.limits import CLUSTER_LOOK_SECONDS, CLUSTER_STORES_AT_ONCE, CLUSTE
 from outrider.url import UrlBatch
 
 T = TypeVar("T")
+_PAGES: Final = "pages"
+"""The name of the place of a store that says how many pages it may fetch."""
 
 
 @dataclass(eq=False)
 class OwnStore:
     """One store of this node. ready_at: when it may have leases, by the monotonic clock. leased: its open leases of
     this node. lsn: of its last line. leaves: it leases nothing any more. heard: the offset of `words` up to which it
-    has carried out orders; heard_noted: what the store itself says about that."""
+    has carried out orders; heard_noted: what the store itself says about that. pages_given: of
+    all its shares (`PageShares`); pages_left: how many more it may lease, at least; at_limit: no share was left."""
 
     number: int
     owned: Owned
@@ -50,6 +54,9 @@ class OwnStore:
     leased: set[int] = field(default_factory=set)
     lsn: int = 0
     leaves: bool = False
+    pages_given: int = 0
+    pages_left: int = 0
+    at_limit: bool = False
     heard: int = 0
     heard_noted: int = 0
 
@@ -86,10 +93,12 @@ class OwnStores:
         send: Callable[[Sequence[Link]], None],
         lost: Callable[[int], None],
         places: OutputPlaces,
+        shares: PageShares | None = None,
     ) -> None:
         """send: sends links to the partitions that own them, durably. lost: is called with the number of a partition
-        whose claim was lost. places: how far the files of the node reach."""
+        whose claim was lost. places: how far the files of the node reach. shares: of a limit of pages."""
         self._manifest, self._send, self._lost, self._places = manifest, send, lost, places
+        self._shares = shares
         self._stores: dict[int, OwnStore] = {}
         self._turn = 0
         self._lock = threading.Lock()
@@ -103,6 +112,8 @@ class OwnStores:
 
     def add(self, store: OwnStore) -> None:
         """Has one store more."""
+        if self._shares is not None:
+            store.pages_given = int(store.frontier.watermarks().get(_PAGES, b"0"))
         with self._lock:
             self._stores = {**self._stores, store.number: store}
 
@@ -192,14 +203,19 @@ class OwnStores:
         full: list[StoreFullError] = []
 
         def made(store: OwnStore) -> LeaseBatch:
+            wanted = share if self._shares is None else min(share, self._pages_left(store, self._shares))
+            if wanted < 1:
+                store.ready_at = time.monotonic() + CLUSTER_LOOK_SECONDS
+                return LeaseBatch()
             try:
-                leases: LeaseBatch = store.frontier.lease(share, **how)
+                leases: LeaseBatch = store.frontier.lease(wanted, **how)
             except StoreFullError as error:
                 full.append(error)
                 return LeaseBatch()
             store.leased.update(leases.tokens)
             store.lsn = max(store.lsn, leases.lsn)
-            if len(leases) < share:
+            store.pages_left -= len(leases)
+            if len(leases) < wanted:
                 ready = store.frontier.next_ready_seconds()
                 # Leases of a former owner end by time alone, so a store is asked again in any case.
                 longest = CLUSTER_LOOK_SECONDS if ready is None else min(ready, CLUSTER_LOOK_SECONDS)
@@ -212,6 +228,27 @@ class OwnStores:
         return LeaseBatch(
             [lease for one in found for lease in one], lines=[line for one in found for line in one.lines]
         )
+
+    def _pages_left(self, store: OwnStore, shares: PageShares) -> int:
+        """Returns how many pages a store may lease now. It takes another share if it has used up the earlier ones."""
+        if store.pages_left > 0 or store.frontier.finished():
+            return store.pages_left
+        statistics = store.frontier.statistics()
+        # Leases without an answer return their pages: they are neither answered nor open.
+        leased = max(statistics["urls"]["leased"], len(store.leased))
+        store.pages_left = store.pages_given - statistics["answered"] - leased
+        if store.pages_left > 0 or store.at_limit:
+            return store.pages_left
+        try:
+            more = shares.take(store.number, store.pages_given)
+        except UnreachableError:
+            return 0  # without the objects this store waits
+        store.at_limit = not more
+        store.pages_given += more
+        store.pages_left += more
+        if more:
+            store.frontier.note_watermark(_PAGES, str(store.pages_given).encode())
+        return store.pages_left
 
     def report(
         self,

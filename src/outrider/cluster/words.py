@@ -33,7 +33,7 @@ QUESTIONS_ASKED: Final = (*LOOKS, VERIFY)
 
 
 class PartitionCounts(msgspec.Struct, frozen=True):
-    """What one partition counts, told by its owner. received: the offset up to which it has received links."""
+    """The counts of one partition, told by its owner. received: the offset up to which it has received links."""
 
     partition: int
     epoch: int
@@ -43,7 +43,7 @@ class PartitionCounts(msgspec.Struct, frozen=True):
 
 
 class NodeMessage(msgspec.Struct, frozen=True):
-    """What a node tells the others from time to time. at: by its clock, for people. round: grows with each message.
+    """The regular message of a node to the others. at: by its clock, for people. round: grows with each message.
     ended: it leaves."""
 
     node: str

@@ -24,12 +24,13 @@ from outrider.cluster.description import MANIFEST_OBJECT, ClusterFile, ClusterMa
 from outrider.cluster.kafka import Brokers
 from outrider.cluster.node import ClusterNode
 from outrider.cluster.owning import Claimed
+from outrider.cluster.page_shares import PageShares
 from outrider.cluster.stores import OwnStore
 from outrider.cluster.written_places import OutputOwner, Places
 from outrider.crawl.output.cluster_objects import ClusterObjects, read_manifest
 from outrider.crawl.output.output import FILES, PAGES, POLITENESS
 from outrider.crawl.output.output_recovery import archive_end, packed_watermark
-from outrider.crawl.run.loop import FINISHED, HOOKS, STOPPED, CrawlLoop
+from outrider.crawl.run.loop import FINISHED, HOOKS, LIMIT, STOPPED, CrawlLoop
 from outrider.crawl.run.settle import Turn
 from outrider.crawl.run.visit import Visit
 from outrider.crawl.setup.directory import (
@@ -154,6 +155,7 @@ class ClusterRun(CrawlLoop):
             self._brokers = Brokers(self._file, client=name, install=install_command("cluster"))
             self._brokers.check_topics(manifest.partitions)
             memory = max(NODE_STORE_MEMORY_BYTES_MIN, self._options.memory_bytes // manifest.partitions)
+            limit = self._options.max_pages  # of all nodes together
             self._places = Places(self._own, list(FILES))
             end, _ = archive_end(path, None)
             self._places.archive = packed_watermark(end) if end is not None else None
@@ -165,7 +167,8 @@ class ClusterRun(CrawlLoop):
                 self,
                 self._places,
                 name=name,
-                settings={**self._options.frontier_settings(), "memory_bytes": memory},
+                settings={**self._options.frontier_settings(), "memory_bytes": memory, "max_pages": None},
+                shares=None if limit is None else PageShares(objects, manifest.name, manifest.partitions, limit),
                 seed=self._options.seed,
                 tenure_seconds=self._tenure,
             )
@@ -334,6 +337,8 @@ class ClusterRun(CrawlLoop):
         if self._stopping:
             return True
         if self._stores.is_finished:
+            if self._node.at_limit():
+                self._ending = (LIMIT, f"stopped at a limit (--max-pages {self._options.max_pages}), work is left")
             return True
         self._ready_at = asyncio.get_running_loop().time() + (turn.next_ready_seconds or 0.25)
         return False
@@ -454,7 +459,6 @@ _NOT_IN_CLUSTERS: Final = {
     "anew": "a node continues what the cluster has",
     "archive": "a node does not upload its archive yet",
     "catalog": "a node does not fill a catalog yet: use `outrider catalog` when it has ended",
-    "max_pages": "a limit of pages of all nodes is not built yet: stop the nodes",
     "rate": "the rate of revisits of all nodes is not built yet",
     "revisit": "revisits are not built for clusters yet",
 }

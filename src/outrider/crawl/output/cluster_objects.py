@@ -29,6 +29,10 @@ class ClusterObjects:
         found = self._store.find(name)
         return None if found is None else b"".join(pieces_of(self._store, name, found.bytes))
 
+    def names(self, prefix: str) -> list[str]:
+        """Returns the names that begin with a prefix, sorted."""
+        return self._store.names(prefix)
+
     def of_partition(self, prefix: str) -> PartitionObjects:
         """Returns the objects of one partition."""
         return PartitionObjects(self._store, prefix)
