@@ -420,7 +420,8 @@ def compile_sources(root):
 
 
 def install_bench(root):
-    """Makes `.venv-bench`: the peers, and Outrider."""
+    """Makes `.venv-bench`, with the peers and Outrider, and `.venv-judges`, whose tools some rows measure or need."""
+    install_judges(root)
     if install_beside(root, "bench", "the peers to measure beside", ["pyproject.toml"]):
         install_package(root, root / ".venv-bench")
 
@@ -458,8 +459,13 @@ def install_servers(root):
     crawlers are installed into `.venv-peers`, together with Outrider, and tools of web archives into `.venv-judges`."""
     if install_beside(root, "peers", "the crawlers that use Outrider, or are compared with it", ["pyproject.toml"]):
         install_package(root, root / ".venv-peers")
-    install_beside(root, "judges", "the tools of web archives and the object storage that tests use")
+    install_judges(root)
     install_packages()
+
+
+def install_judges(root):
+    """Makes `.venv-judges`."""
+    install_beside(root, "judges", "the tools of web archives and the object storage that tests use")
 
 
 def install_packages():

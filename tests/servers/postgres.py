@@ -61,7 +61,8 @@ class PostgresServer:
         self._run(_program("initdb"), "-D", str(self._data), *encoding, *access)
 
     def start(self) -> None:
-        options = f"-c listen_addresses= -c unix_socket_directories={self.folder} -c max_connections=20"
+        # The tests stop processes and never the machine, so no file needs a sync: a recovery takes seconds less.
+        options = f"-c listen_addresses= -c unix_socket_directories={self.folder} -c max_connections=20 -c fsync=off"
         log = str(self.folder / "log")
         self._run(_program("pg_ctl"), "-D", str(self._data), "-w", "-l", log, "-o", options, "start")
 

@@ -10,6 +10,7 @@ opening of a crawl cuts the line files and writes the same bytes again, so a pos
     destination.py  what each catalog does, as a Protocol, and its errors
     address.py      the address of a catalog, with and without its password
     kinds.py        from an address to a catalog
+    merging.py      how a row of `urls` changes by a visit and by a list, for all SQL
     sqlite.py       a catalog in SQLite
     postgres.py     a catalog in PostgreSQL, parted by month
     parquet_parts.py  a catalog of Parquet files, in parts named by their lines

@@ -29,6 +29,7 @@ from outrider.catalog.destination import (
     UnavailableCatalogError,
 )
 from outrider.catalog.line_file import Position
+from outrider.catalog.merging import set_by_visit, update_by_list
 from outrider.catalog.rows import Batch, ContentRow, ListedUrl, RobotsRow, VisitRow
 from outrider.catalog.schema import PAGE_CONTENT, POSITION_TABLE, SCHEMA_VERSION, TABLES, URLS, CellKind, Table
 from outrider.errors import OutriderError, SettingsError
@@ -56,52 +57,32 @@ _POSITION: Final = """CREATE TABLE outrider_position (
     unreadable_lines bigint NOT NULL)"""
 _STAGED: Final = """CREATE TEMPORARY TABLE outrider_staged (
     row integer, url_hash bytea, url text, host text, host_hash bigint, depth bigint, source bytea, discovered_at
-    timestamptz, priority double precision, fetched_at timestamptz, next_fetch_at timestamptz, answered bigint, status
-    bigint, content_hash text, simhash bigint, content_length bigint, content_type text, state text)"""
+    timestamptz, priority double precision, last_fetched_at timestamptz, next_fetch_at timestamptz, fetch_count bigint,
+    last_status_code bigint, last_content_hash text, last_simhash bigint, content_length bigint, content_type text,
+    state text)"""
 """One connection's own table for the rows of `urls` of a batch, as they arrive by COPY."""
 _VISIT_COLUMNS: Final = (
-    *("row", "url_hash", "url", "host", "host_hash", "depth", "source", "priority", "fetched_at", "answered", "status"),
-    *("content_hash", "simhash", "content_length", "content_type", "state"),
+    *("row", "url_hash", "url", "host", "host_hash", "depth", "source", "priority", "last_fetched_at", "fetch_count"),
+    *("last_status_code", "last_content_hash", "last_simhash", "content_length", "content_type", "state"),
 )
 _LISTED_COLUMNS: Final = (
-    *("row", "url_hash", "url", "host", "host_hash", "depth", "source", "discovered_at", "priority", "fetched_at"),
-    *("next_fetch_at", "status", "state"),
+    *("row", "url_hash", "url", "host", "host_hash", "depth", "source", "discovered_at", "priority"),
+    *("last_fetched_at", "next_fetch_at", "last_status_code", "state"),
 )
 _NEW_COLUMNS: Final = (
     *("id", "url_hash", "url", "normalized_url", "host", "host_hash", "depth", "source_url_id", "priority"),
     *("last_fetched_at", "fetch_count", "last_status_code", "last_content_hash", "last_simhash", "content_length"),
     *("content_type", "state"),
 )
-_UPDATE_VISITS: Final = """UPDATE urls SET
-    depth = coalesce(urls.depth, n.depth),
-    source_url_id = coalesce(urls.source_url_id, (SELECT s.id FROM urls s WHERE s.url_hash = n.source)),
-    last_fetched_at = coalesce(n.fetched_at, urls.last_fetched_at),
-    fetch_count = urls.fetch_count + n.answered,
-    last_status_code = CASE WHEN n.fetched_at IS NULL THEN urls.last_status_code ELSE n.status END,
-    last_content_hash = coalesce(n.content_hash, urls.last_content_hash),
-    last_simhash = coalesce(n.simhash, urls.last_simhash),
-    content_length = coalesce(n.content_length, urls.content_length),
-    content_type = coalesce(n.content_type, urls.content_type),
-    state = n.state
-    FROM outrider_staged n WHERE urls.url_hash = n.url_hash"""
-_UPSERT_LISTED: Final = """INSERT INTO urls (url_hash, url, normalized_url, host, host_hash, depth, source_url_id,
+_UPDATE_VISITS: Final = f"""UPDATE urls SET
+    {set_by_visit("n", "(SELECT s.id FROM urls s WHERE s.url_hash = n.source)")}
+    FROM outrider_staged n WHERE urls.url_hash = n.url_hash"""  # noqa: S608 - constants
+_UPSERT_LISTED: Final = f"""INSERT INTO urls (url_hash, url, normalized_url, host, host_hash, depth, source_url_id,
     discovered_at, priority, last_fetched_at, next_fetch_at, last_status_code, fetch_count, state)
-    SELECT n.url_hash, n.url, n.url, n.host, n.host_hash, n.depth, s.id, n.discovered_at, n.priority, n.fetched_at,
-    n.next_fetch_at, n.status, 0, n.state
+    SELECT n.url_hash, n.url, n.url, n.host, n.host_hash, n.depth, s.id, n.discovered_at, n.priority, n.last_fetched_at,
+    n.next_fetch_at, n.last_status_code, 0, n.state
     FROM outrider_staged n LEFT JOIN urls s ON s.url_hash = n.source ORDER BY n.row
-    ON CONFLICT (url_hash) DO UPDATE SET
-    depth = excluded.depth,
-    source_url_id = coalesce(excluded.source_url_id, urls.source_url_id),
-    discovered_at = excluded.discovered_at,
-    priority = excluded.priority,
-    last_fetched_at = coalesce(urls.last_fetched_at, excluded.last_fetched_at),
-    next_fetch_at = excluded.next_fetch_at,
-    last_status_code = coalesce(urls.last_status_code, excluded.last_status_code),
-    state = excluded.state
-    WHERE (urls.state, urls.priority, urls.next_fetch_at, urls.discovered_at, urls.depth) IS DISTINCT FROM
-    (excluded.state, excluded.priority, excluded.next_fetch_at, excluded.discovered_at, excluded.depth)
-    OR (urls.last_fetched_at IS NULL AND excluded.last_fetched_at IS NOT NULL)
-    OR (urls.source_url_id IS NULL AND excluded.source_url_id IS NOT NULL)"""
+    {update_by_list("IS DISTINCT FROM")}"""  # noqa: S608 - constants
 _UPSERT_ROBOTS: Final = """INSERT INTO robots_cache VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
     ON CONFLICT (host) DO UPDATE SET fetched_at = excluded.fetched_at, expires_at = excluded.expires_at,
     status_code = excluded.status_code, content = excluded.content, parsed_rules = excluded.parsed_rules,

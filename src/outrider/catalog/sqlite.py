@@ -21,6 +21,7 @@ from outrider.catalog.destination import (
     UnavailableCatalogError,
 )
 from outrider.catalog.line_file import Position
+from outrider.catalog.merging import set_by_visit, update_by_list
 from outrider.catalog.rows import Batch, ListedUrl, RobotsRow, VisitRow
 from outrider.catalog.schema import POSITION_TABLE, SCHEMA_VERSION, TABLES, URLS, CellKind, Table
 from outrider.limits import CATALOG_BUSY_SECONDS
@@ -44,42 +45,19 @@ _POSITION: Final = """CREATE TABLE outrider_position (
     cut_values INTEGER NOT NULL,
     unreadable_lines INTEGER NOT NULL)"""
 
-_UPSERT_VISIT: Final = """INSERT INTO urls (url_hash, url, normalized_url, host, host_hash, depth, source_url_id,
+_UPSERT_VISIT: Final = f"""INSERT INTO urls (url_hash, url, normalized_url, host, host_hash, depth, source_url_id,
     priority, last_fetched_at, fetch_count, last_status_code, last_content_hash, last_simhash, content_length,
     content_type, state)
     VALUES (?1, ?2, ?2, ?3, ?4, ?5, (SELECT id FROM urls WHERE url_hash = ?6), ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)
-    ON CONFLICT (url_hash) DO UPDATE SET
-    depth = coalesce(urls.depth, excluded.depth),
-    source_url_id = coalesce(urls.source_url_id, excluded.source_url_id),
-    last_fetched_at = coalesce(excluded.last_fetched_at, urls.last_fetched_at),
-    fetch_count = urls.fetch_count + excluded.fetch_count,
-    last_status_code = iif(excluded.last_fetched_at IS NULL, urls.last_status_code, excluded.last_status_code),
-    last_content_hash = coalesce(excluded.last_content_hash, urls.last_content_hash),
-    last_simhash = coalesce(excluded.last_simhash, urls.last_simhash),
-    content_length = coalesce(excluded.content_length, urls.content_length),
-    content_type = coalesce(excluded.content_type, urls.content_type),
-    state = excluded.state"""
+    ON CONFLICT (url_hash) DO UPDATE SET{set_by_visit("excluded", "excluded.source_url_id")}"""  # noqa: S608 - constants
 _INSERT_PAGE: Final = """INSERT INTO page_content (url_id, fetch_id, raw_content_key, content_length, content_type,
     charset, title, meta_description, canonical_url, language, content_hash, simhash, fetched_at, http_date,
     last_modified)
     VALUES ((SELECT id FROM urls WHERE url_hash = ?1), ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)"""
-_UPSERT_LISTED: Final = """INSERT INTO urls (url_hash, url, normalized_url, host, host_hash, depth, source_url_id,
+_UPSERT_LISTED: Final = f"""INSERT INTO urls (url_hash, url, normalized_url, host, host_hash, depth, source_url_id,
     discovered_at, priority, last_fetched_at, next_fetch_at, last_status_code, fetch_count, state)
     VALUES (?1, ?2, ?2, ?3, ?4, ?5, (SELECT id FROM urls WHERE url_hash = ?6), ?7, ?8, ?9, ?10, ?11, 0, ?12)
-    ON CONFLICT (url_hash) DO UPDATE SET
-    depth = excluded.depth,
-    source_url_id = coalesce(excluded.source_url_id, urls.source_url_id),
-    discovered_at = excluded.discovered_at,
-    priority = excluded.priority,
-    last_fetched_at = coalesce(urls.last_fetched_at, excluded.last_fetched_at),
-    next_fetch_at = excluded.next_fetch_at,
-    last_status_code = coalesce(urls.last_status_code, excluded.last_status_code),
-    state = excluded.state
-    WHERE urls.state IS NOT excluded.state OR urls.priority IS NOT excluded.priority
-    OR urls.next_fetch_at IS NOT excluded.next_fetch_at OR urls.discovered_at IS NOT excluded.discovered_at
-    OR urls.depth IS NOT excluded.depth
-    OR (urls.last_fetched_at IS NULL AND excluded.last_fetched_at IS NOT NULL)
-    OR (urls.source_url_id IS NULL AND excluded.source_url_id IS NOT NULL)"""
+    {update_by_list("IS NOT")}"""  # noqa: S608 - constants
 _UPSERT_ROBOTS: Final = "INSERT OR REPLACE INTO robots_cache VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)"
 # The parameters are numbered because executemany passes tuples, and SQLite counts them from 1.
 
