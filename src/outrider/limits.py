@@ -775,7 +775,7 @@ REVISIT_AWAITED_SECONDS = 3_600  # a page that was chosen and not leased by then
 
 # Crawlers that use a frontier of ours in place of their queue
 STORED_REQUEST_BYTES_MAX = 700_000  # one request: in base64, with the names around it, it fits into metadata of 1 MiB
-INTEGRATION_LEASE_SECONDS = 300.0  # of a request that is sent: longer than its download; extended at half of it
+INTEGRATION_LEASE_SECONDS = 300.0  # for a request that is sent: longer than its download; extended at half of it
 INTEGRATION_SERVED_LEASE_SECONDS = 60.0  # the same of a server: after a kill these requests wait until their leases end
 INTEGRATION_AHEAD_MIN = 32  # leases that wait to be sent, so that no call waits for the disk
 INTEGRATION_AHEAD_MAX = 256  # more of them would keep hosts busy that could be visited later in a better order
@@ -785,11 +785,18 @@ INTEGRATION_WAIT_SECONDS_MAX = 5.0  # between two turns
 INTEGRATION_POLL_SECONDS = 1.0  # the same where other programs use the frontier
 INTEGRATION_FULL_PAUSE_SECONDS = 1.0  # until a full disk is tried again
 INTEGRATION_PATIENCE_SECONDS = 60.0  # that a spider waits for a server which does not answer
-INTEGRATION_QUEUES_PER_CALL = 1_000  # of a list of queues
+INTEGRATION_QUEUES_PER_CALL = 1_000  # in one part of a list
 INTEGRATION_EMPTY_WAIT_SECONDS_MAX = 0.5  # as often as Crawlee asks whether a request can be sent
 INTEGRATION_HOSTS_REMEMBERED_MAX = 10_000  # hosts with a 429 or a Crawl-delay; the frontier remembers all of them
 INTEGRATION_THREADS = 4  # that call the frontier for tasks: while one waits for a sync, others share the next one
 INTEGRATION_CLOSE_SECONDS_MAX = 90.0  # until a program stops waiting for the last writes
+JOB_REQUEST_BYTES_MAX = 4 << 20  # one pickle of a JOBDIR: more than a request that can be stored
+JOB_REQUEST_VALUES_MAX = 100_000  # in one request: a pickle can use one list many times
+JOB_QUEUES_MAX = 2_000_000  # one per download slot and priority
+JOB_INFO_BYTES_MAX = 65_536  # a file of counts
+JOB_CLEAN_SECONDS_MAX = 2.0  # between the files that a spider writes when it stops
+JOB_ROWS_PER_CALL = 1_000  # requests that one call of the frontier adds
+JOB_FAULTS_LISTED_MAX = 20  # the others are counted
 CALLER_FRAMES_MAX = 12  # between the call to a scheduler and the code of the engine that knows the page
 
 # Identity and signatures

@@ -157,7 +157,7 @@ def test_crawlers_share_a_served_frontier(start, served):
             out, log = process.communicate(timeout=100)
             assert json.loads(out)["finished"], log
         found = Counter(asked(web))
-    assert 1 == found.pop("/robots.txt", 1)  # of the server
+    assert 1 == found.pop("/robots.txt", 1)  # the server requests it
     assert dict.fromkeys(["/", *(f"/{number}" for number in range(1, pages))], 1) == found
 
 

@@ -368,10 +368,36 @@ def replay(directory: str, on_page: str, path: str | None, anew: bool) -> int:
     return done.exit_code
 
 
+def _import_job(directory: str, files: tuple[str, ...], spider: str | None) -> int:
+    from outrider.integrations.job_import import import_job
+
+    if spider is None or len(files) != 1:
+        raise SettingsError("a JOBDIR of Scrapy is imported alone, and with --spider NAME, the name of its spider")
+    found = import_job(directory, files[0], spider)
+    for place, words in found.faults:
+        say(f"outrider: {place}: {words}", sys.stderr)
+    if found.skipped > len(found.faults):
+        say(f"outrider: and {found.skipped - len(found.faults):,} more that cannot be used", sys.stderr)
+    for path in found.torn:
+        say(f"outrider: {path}: its last record is not whole, and was left out", sys.stderr)
+    if not found.stopped:
+        say(
+            "outrider: the spider was killed, so requests that it had sent may be in no file. No page counts as "
+            "processed: the spider begins with its start requests, and finds all pages again",
+            sys.stderr,
+        )
+    added = found.codes["new"]
+    click.echo(
+        f"{added:,} requests, {found.seen:,} seen before, {found.codes['known']:,} known, {found.skipped:,} skipped"
+    )
+    return NOTHING_USABLE if found.skipped and not found.codes else 0
+
+
 @click.command(name="import", cls=HelpfulCommand)
 @_directory
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
-def import_command(directory: str, files: tuple[str, ...]) -> int:
+@click.option("--spider", metavar="NAME", help="The spider of a JOBDIR of Scrapy.  [default: none]")
+def import_command(directory: str, files: tuple[str, ...], spider: str | None) -> int:
     """Add the URLs of files to the crawl in DIR. A missing DIR is created.
 
     \b
@@ -384,12 +410,17 @@ def import_command(directory: str, files: tuple[str, ...]) -> int:
     .warc .warc.gz .wacz      Archives of any program (also .arc .arc.gz). Their
     .cdxj                     pages are done, with time, status, digest and
                               validators. Links are added if they are in scope.
+    JOBDIR                    A job directory of Scrapy, alone and with --spider.
+                              DIR becomes the OUTRIDER_FRONTIER of the spider.
 
     Records that cannot be used are skipped, and listed with line and reason. Exit code 2 if no record was usable, 5 if
     an archive is damaged: all that could be read is imported. If an import is interrupted, run it again.
     """
     from outrider.crawl.orders.exchange import IMPORTED, import_files
+    from outrider.integrations.job_directory import is_job_directory
 
+    if spider is not None or any(is_job_directory(path) for path in files):
+        return _import_job(directory, files, spider)
     found = import_files(directory, files, sys.stderr)
     for path, place, words in found.faults:
         say(f"outrider: {path}, {f'line {place}' if isinstance(place, int) else place}: {words}", sys.stderr)

@@ -118,7 +118,9 @@ class RequestManager(ThrottlingRequestManager):  # type: ignore[misc]  # Crawlee
         self._unset: dict[str, float] = {}  # delays that the frontier does not have yet: before a host's first request
         self._refusals: dict[str, _Refusals] = {}
         self._changed = asyncio.Event()
-        self._look_at = 0.0  # of the monotonic clock: before it no lease is worth a try, unless something changed
+        self._look_at = (
+            0.0  # a reading of the monotonic clock: before it no lease is worth a try, unless something changed
+        )
         self._is_due = False  # at that time a host may be visited
         self._adding = 0
 
@@ -523,7 +525,7 @@ def _make_crawl(frontier: AnyFrontier, name: str, delay_seconds: float | None, r
     frontier.make_crawl(name, unique="caller")
     if requests_per_host > 1:
         frontier.set_limit(requests_per_host, crawl=name)
-    if delay_seconds is not None:  # of a server; a store of our own has it as a setting
+    if delay_seconds is not None:  # for a server; a store of our own has it as a setting
         frontier.set_delay(delay_seconds, crawl=name)
 
 

@@ -9,11 +9,9 @@ the settings and the promises.
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import heapq
 import itertools
-import json
 import logging
 import math
 import os
@@ -43,8 +41,16 @@ from outrider.errors import OutriderError, SettingsError, UnreachableError
 from outrider.fetch.failures import retry_after_seconds
 from outrider.integrations.scrapy_engine import Engine, check_version
 from outrider.integrations.store_thread import AnyFrontier, Ended, Noted, StoreThread, left_in, opened
-from outrider.integrations.stored_requests import UnstorableError, packed, unpacked
-from outrider.journey import Code, Lease, Link, Outcome, Verdict
+from outrider.integrations.stored_requests import (
+    FILTERED,
+    SINGLE,
+    START,
+    UnstorableError,
+    check_identity,
+    link_of,
+    values_of,
+)
+from outrider.journey import Code, Lease, Outcome, Verdict
 from outrider.limits import (
     INTEGRATION_AHEAD_MAX,
     INTEGRATION_AHEAD_MIN,
@@ -57,18 +63,11 @@ logger = logging.getLogger(__name__)
 
 SCHEDULER: Final = "outrider.integrations.scrapy.Scheduler"
 DUPEFILTER: Final = "outrider.integrations.scrapy.DupeFilter"
-IDENTITY_NAME: Final = "scrapy.json"
-"""A file beside the store of one spider: its name, and its fingerprinter."""
-_REQUEST: Final = "request"
-"""The name of the octets of a request in the metadata of its URL, as base64."""
 _REFUSED: Final = frozenset({429, 503})
-_START, _FILTERED, _SINGLE = b"s", b"f", b"n"
-"""How the unique key of a request begins: of a start request that is not filtered, of one that is filtered by its
-fingerprint, and of one that is a request of its own whatever its fingerprint is."""
 
 
 class DupeFilter(BaseDupeFilter):  # type: ignore[misc]  # Scrapy is an extra, so its types are not known here
-    """Filters requests by their fingerprints. What was seen before this run, the frontier knows; see `Scheduler`."""
+    """Filters requests by their fingerprints. The frontier knows requests of earlier runs; see `Scheduler`."""
 
     def __init__(self, fingerprinter: Any, *, debug: bool = False) -> None:
         self.fingerprinter, self.debug = fingerprinter, debug
@@ -288,7 +287,7 @@ class Scheduler(BaseScheduler):  # type: ignore[misc]  # as above
             ) from error
         try:
             if told.directory is not None:
-                _check_identity(Path(told.directory), name, self._fingerprinter())
+                check_identity(Path(told.directory), name, self._fingerprinter())
             frontier.make_crawl(name, unique="caller")
             if told.per_domain > 1 and (told.delay or told.address is not None):
                 frontier.set_limit(told.per_domain, crawl=name)
@@ -407,22 +406,13 @@ class Scheduler(BaseScheduler):  # type: ignore[misc]  # as above
     def _noted(self, request: Any, *, filtered: bool, starts: bool) -> Noted:
         fingerprint = self.crawler.request_fingerprinter.fingerprint(request)
         if filtered and isinstance(self.df, DupeFilter):
-            unique = _FILTERED + fingerprint
+            unique = FILTERED + fingerprint
         elif starts and not filtered and request.meta.get("is_start_request"):
             self._starts[fingerprint] += 1
-            unique = _START + self._starts[fingerprint].to_bytes(4, "big") + fingerprint
+            unique = START + self._starts[fingerprint].to_bytes(4, "big") + fingerprint
         else:
-            unique = _SINGLE + os.urandom(8) + fingerprint
-        octets = packed(self._values_of(request))
-        link = Link(
-            request.url,
-            crawl=self.spider.name,
-            unique_key=unique,
-            key=request.meta.get("download_slot"),
-            priority=_share(request.priority),
-            depth=request.meta.get("depth", 0) if isinstance(request.meta.get("depth", 0), int) else 0,
-            metadata={_REQUEST: base64.b64encode(octets).decode("ascii")},
-        )
+            unique = SINGLE + os.urandom(8) + fingerprint
+        link = link_of(self._values_of(request), self.spider.name, unique)
         return Noted(link, partial(self._answered, request))
 
     def _values_of(self, request: Any) -> dict[str, Any]:
@@ -460,10 +450,9 @@ class Scheduler(BaseScheduler):  # type: ignore[misc]  # as above
     def _request_of(self, lease: Lease) -> Any:
         """Returns the request of a lease. One that cannot be made anew ends, and is counted and logged."""
         try:
-            told = (lease.metadata or {}).get(_REQUEST)
-            if told is None:
+            values = values_of(lease)
+            if values is None:
                 return Request(lease.url)
-            values = unpacked(base64.b64decode(str(told)))
             named = values.get("_class")
             if named is not None and not (isinstance(named, str) and issubclass(load_object(named), Request)):
                 raise ValueError(f"{named!r} is not a class of requests")
@@ -620,32 +609,3 @@ class Scheduler(BaseScheduler):  # type: ignore[misc]  # as above
 
 def _is_method(spider: Any, name: str, function: Callable[..., Any]) -> bool:
     return getattr(getattr(spider, name, None), "__func__", None) is function
-
-
-def _share(priority: int) -> float:
-    """Returns the place of an integer priority among the floats from 0 to 1: a higher one never has a lower place."""
-    return 0.5 + math.atan(priority / 4) / math.pi
-
-
-def _check_identity(directory: Path, spider: str, fingerprinter: str) -> None:
-    """Notes whose store this is, or compares. Raises SettingsError for the store of another spider, or fingerprints."""
-    file, mine = directory / IDENTITY_NAME, {"spider": spider, "fingerprinter": fingerprinter}
-    try:
-        theirs = json.loads(file.read_bytes())
-    except FileNotFoundError:
-        part = file.with_suffix(".part")
-        part.write_text(json.dumps(mine) + "\n", "utf-8")
-        part.replace(file)
-        return
-    except ValueError as error:
-        raise SettingsError(f"{file} cannot be read ({error}); use another JOBDIR or OUTRIDER_FRONTIER") from error
-    for what, setting in (("spider", "JOBDIR or OUTRIDER_FRONTIER"), ("fingerprinter", "REQUEST_FINGERPRINTER_CLASS")):
-        if not isinstance(theirs, dict) or theirs.get(what) != mine[what]:
-            old = theirs.get(what) if isinstance(theirs, dict) else theirs
-            raise SettingsError(
-                f"{directory} is the store of {what} {old!r:.200}, not of {mine[what]!r}; use another "
-                f"{setting} for this spider"
-                if what == "spider"
-                else f"{directory} was made with {what} {old!r:.200}, and {setting} is {mine[what]!r}: requests would "
-                "not be recognized; use the old one, or another JOBDIR"
-            )

@@ -1,4 +1,4 @@
-"""What is used of Scrapy's engine beyond its documents. It is checked when a spider opens.
+"""The undocumented parts of Scrapy's engine that are used. They are checked when a spider opens.
 
 Scrapy tells a scheduler neither when a page is processed, nor which page a request was found on, nor when to ask
 again. These are in `_slot.inprogress`, in the frames of the two functions that pass on what a page gave, and in

@@ -56,7 +56,7 @@ class Ended:
 
 @dataclass(slots=True)
 class _Work:
-    """What was noted since the last turn."""
+    """The events since the last turn."""
 
     rests: deque[tuple[int, float | None]] = field(default_factory=deque)
     ended: deque[Ended] = field(default_factory=deque)

@@ -6,12 +6,26 @@ while it is read. Tuples and sets are extension types.
 
 from __future__ import annotations
 
+import base64
+import json
+import math
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
+from outrider.errors import SettingsError
+from outrider.journey import Lease, Link
 from outrider.limits import JSON_DEPTH_MAX, STORED_REQUEST_BYTES_MAX
+
+_REQUEST: Final = "request"
+"""The name of the octets of a request in the metadata of its URL, as base64."""
+_IDENTITY_NAME: Final = "scrapy.json"
+"""A file beside the store of one spider: its name, and its fingerprinter."""
+START, FILTERED, SINGLE = b"s", b"f", b"n"
+"""How the unique key of a request begins: of a start request that is not filtered, of one that is filtered by its
+fingerprint, and of one that is a request of its own whatever its fingerprint is."""
 
 _TUPLE, _SET, _FROZEN_SET = 1, 2, 3
 _EXTENSIONS: Final[Mapping[type, int]] = {tuple: _TUPLE, set: _SET, frozenset: _FROZEN_SET}
@@ -37,6 +51,33 @@ _INT_MIN, _INT_MAX = -(1 << 63), (1 << 64) - 1
 
 class UnstorableError(ValueError):
     """A request cannot be stored."""
+
+
+def link_of(values: Mapping[str, Any], spider: str, unique_key: bytes) -> Link:
+    """Returns the link of a request, with its octets. Raises UnstorableError."""
+    octets = packed(values)
+    meta = values.get("meta") or {}
+    depth = meta.get("depth", 0)
+    return Link(
+        values["url"],
+        crawl=spider,
+        unique_key=unique_key,
+        key=meta.get("download_slot"),
+        priority=_share(values.get("priority", 0)),
+        depth=depth if isinstance(depth, int) else 0,
+        metadata={_REQUEST: base64.b64encode(octets).decode("ascii")},
+    )
+
+
+def values_of(lease: Lease) -> dict[str, Any] | None:
+    """Returns what the link of a lease was made of, None for a URL without a request. Raises ValueError."""
+    told = (lease.metadata or {}).get(_REQUEST)
+    return None if told is None else unpacked(base64.b64decode(str(told)))
+
+
+def _share(priority: int) -> float:
+    """Returns the place of an integer priority among the floats from 0 to 1: a higher one never has a lower place."""
+    return 0.5 + math.atan(priority / 4) / math.pi
 
 
 def packed(values: Mapping[str, Any]) -> bytes:
@@ -96,3 +137,30 @@ def _extended(code: int, content: memoryview) -> Any:
     if made is None:
         raise ValueError(f"a stored request cannot be read: it has a value of unknown type {code}")
     return made(msgspec.msgpack.decode(content, ext_hook=_extended))
+
+
+def check_identity(directory: Path, spider: str, fingerprinter: str | None = None) -> None:
+    """Notes whose store this is, or compares. Without a fingerprinter, nothing is noted. Raises SettingsError for the
+    store of another spider, or fingerprints."""
+    file, mine = directory / _IDENTITY_NAME, {"spider": spider, "fingerprinter": fingerprinter}
+    try:
+        theirs = json.loads(file.read_bytes())
+    except FileNotFoundError:
+        if fingerprinter is None:
+            return
+        part = file.with_suffix(".part")
+        part.write_text(json.dumps(mine) + "\n", "utf-8")
+        part.replace(file)
+        return
+    except ValueError as error:
+        raise SettingsError(f"{file} cannot be read ({error}); use another JOBDIR or OUTRIDER_FRONTIER") from error
+    for what, setting in (("spider", "JOBDIR or OUTRIDER_FRONTIER"), ("fingerprinter", "REQUEST_FINGERPRINTER_CLASS")):
+        if mine[what] is not None and (not isinstance(theirs, dict) or theirs.get(what) != mine[what]):
+            old = theirs.get(what) if isinstance(theirs, dict) else theirs
+            raise SettingsError(
+                f"{directory} is the store of {what} {old!r:.200}, not of {mine[what]!r}; use another "
+                f"{setting} for this spider"
+                if what == "spider"
+                else f"{directory} was made with {what} {old!r:.200}, and {setting} is {mine[what]!r}: requests would "
+                "not be recognized; use the old one, or another JOBDIR"
+            )
