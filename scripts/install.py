@@ -39,6 +39,7 @@ SYSTEM_PACKAGES = (("cargo-web", "rustc-web"), ("cargo", "rustc"))  # Debian 12;
 SERVERS = {  # the programs that tests/servers starts -> their packages in Debian
     "chromium": "chromium",
     "curl": "curl",
+    "go": "golang-go",
     "ip": "iproute2",
     "java": "openjdk-17-jdk-headless",
     "mvn": "maven",

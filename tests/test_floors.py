@@ -43,7 +43,7 @@ MAY_IMPORT = {
     # The fetch kernel holds sockets and a clock: it is none of the deciders' kernels.
     "fetch": {"identity", "_native"} | GETTING,
     "page": GETTING,
-    "archive": ARCHIVE,
+    "archive": {"identity"} | ARCHIVE,
     "catalog": CATALOG,
     "engine": ENGINE,
     "crawl": {"cluster"} | BELOW_CRAWL,

@@ -801,13 +801,15 @@ CALLER_FRAMES_MAX = 12  # between the call to a scheduler and the code of the en
 
 # Identity and signatures
 IDENTITY_FILE_BYTES_MAX = 16_384  # a key in PEM form has 119 bytes, identity.toml some hundred
-IDENTITY_KEYS_MAX = 8  # that one directory publishes: a rotation needs two
+IDENTITY_KEYS_MAX = 8  # keys of one directory: a rotation needs two
 IDENTITY_RANGES_MAX = 10_000  # address ranges of one crawler: clouds publish some thousand
 IDENTITY_TEXT_MAX = 2_000  # characters of a sentence in identity.toml
-SIGNATURE_SECONDS = 60  # that a signature of a request is valid: Cloudflare's documents name a minute
+RECORD_HEAD_SECONDS = 3_600.0  # between two signed heads of the politeness record
+RECORD_PROOF_LINES_MAX = 20_000_000  # lines of a record of which proofs are made: 64 bytes of memory each
+SIGNATURE_SECONDS = 60  # the life of a signature of a request: Cloudflare's documents name a minute
 SIGNATURE_BACKDATE_SECONDS = 2  # before now: clocks differ by that, and verifiers refuse signatures of the future
-SIGNATURE_HOSTS_MAX = 10_000  # whose wishes and signatures are in memory: 1 KB each
+SIGNATURE_HOSTS_MAX = 10_000  # hosts with wishes and signatures in memory: 1 KB each
 SIGNATURE_LABEL_MAX = 64  # characters of a label that a site chose
 SIGNATURE_NONCE_MAX = 512  # characters of a nonce that a site chose: the draft has 88
-ACCEPT_SIGNATURE_BYTES_MAX = 4_096  # of all its fields in one answer: one member has 100
+ACCEPT_SIGNATURE_BYTES_MAX = 4_096  # all such fields of one answer: one member has 100
 CLOCK_AHEAD_SECONDS_MIN = 5.0  # a refused signature: the clocks differ by more than the way of an answer

@@ -11,8 +11,10 @@ import pytest
 
 from outrider.errors import SettingsError
 from outrider.fetch.downloader import target_of
+from outrider.identity.merkle_tree import LineTree, ProofMaker, leaf_hash
 from outrider.identity.publication import address_ranges, key_directory
 from outrider.identity.signatures import AgentForm, SignedTarget, sign_request
+from outrider.identity.signed_note import TreeHead, read_head, signed_head, verifier_key
 from outrider.identity.signing_key import SigningKey, require_own, thumbprint
 from outrider.limits import MICROSECONDS
 from outrider.url import Url
@@ -93,3 +95,21 @@ def test_ranges_are_published_as_the_cases_say(cases: dict[str, list[dict[str, A
 def test_the_test_key_of_the_rfc_is_refused(key: SigningKey) -> None:
     with pytest.raises(SettingsError, match="test key of RFC 9421"):
         require_own(key)
+
+
+def test_roots_notes_and_proofs_are_equal_byte_for_byte(
+    cases: dict[str, list[dict[str, Any]]], key: SigningKey
+) -> None:
+    for case in cases["proof"]:
+        told, right = case["input"], case["right"]
+        lines = [line.encode() for line in told["lines"]]
+        tree = LineTree()
+        tree.extend(lines)
+        maker = ProofMaker(b"".join(map(leaf_hash, lines)))
+        assert right["root"] == base64.b64encode(tree.root()).decode() == base64.b64encode(maker.root()).decode()
+        head = TreeHead(told["name"], tree.size, tree.root())
+        assert right["note"] == signed_head(head, key)
+        assert right["vkey"] == verifier_key(told["name"], key.public)
+        assert head == read_head(right["note"], right["vkey"])
+        assert right["proof"] == [base64.b64encode(one).decode() for one in maker.proof(told["index"])]
+    assert 2 == len(cases["proof"])

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from outrider.archive.tail import Tail
 from outrider.errors import DamagedStoreError
+from outrider.identity.merkle_tree import LineTree
 from outrider.storage.files import File, Files
 
 _READ_BYTES = 1 << 20
@@ -30,18 +31,22 @@ def chained(chain: bytes, lines: Iterable[bytes]) -> bytes:
     return chain
 
 
-def _read_chain(file: File, length: int) -> bytes:
-    chain, begun = b"", b""
+def _read_lines(file: File, length: int) -> Iterator[list[bytes]]:
+    """Yields the lines up to a length, many at once."""
+    begun = b""
     for at in range(0, length, _READ_BYTES):
         *lines, begun = (begun + file.read_at(at, min(_READ_BYTES, length - at))).split(b"\n")
-        chain = chained(chain, lines)
-    return chain
+        yield lines
 
 
 class Projection:
     """Lines in one file; the caller logs `length` with its place in the log after a `sync`, and opens there again."""
 
-    def __init__(self, files: Files, name: str) -> None:
+    def __init__(self, files: Files, name: str, *, has_tree: bool = False) -> None:
+        """has_tree: whether it keeps a tree over its lines."""
+        self._has_tree = has_tree
+        self.tree = LineTree()
+        """The tree over all lines (RFC 9162), empty without one."""
         self._files = files
         self._name = name
         self._tail: Tail | None = None
@@ -61,10 +66,10 @@ class Projection:
         """Bytes of whole lines; durable after `sync`."""
         return self._tail.length if self._tail is not None else 0
 
-    def open_at(self, length: int, chain: str | None = None) -> None:
+    def open_at(self, length: int, chain: str | None = None, tree: LineTree | None = None) -> None:
         """Opens the file, makes it if `length` is 0, and cuts everything after `length`.
 
-        chain: the digest of the lines up to there, None to read them.
+        chain, tree: of the lines up to there, None to read them.
         Raises DamagedStoreError when the file is missing or shorter, or when no line ends there.
         """
         self.close()
@@ -84,9 +89,21 @@ class Projection:
         except BaseException:
             file.close()
             raise
-        self._chain = bytes.fromhex(chain) if chain is not None else _read_chain(file, length)
+        self._take_up(file, length, chain, tree)
         self._tail = Tail(file, length, unsynced=size != length)
         self._new_name = length == 0
+
+    def _take_up(self, file: File, length: int, chain: str | None, tree: LineTree | None) -> None:
+        """Sets digest and tree of the lines up to a length."""
+        self._chain = bytes.fromhex(chain or "")
+        self.tree = tree or LineTree()
+        reads_tree = self._has_tree and tree is None
+        if chain is None or reads_tree:
+            for lines in _read_lines(file, length):
+                if chain is None:
+                    self._chain = chained(self._chain, lines)
+                if reads_tree:
+                    self.tree.extend(lines)
 
     def append(self, lines: Sequence[bytes]) -> None:
         """Writes the lines (without their ends) in order, all or nothing. Raises StoreFullError, StoreFailedError."""
@@ -95,6 +112,8 @@ class Projection:
             tamed = [tame(line) for line in lines]
             self._tail.append(b"\n".join((*tamed, b"")))
             self._chain = chained(self._chain, tamed)
+            if self._has_tree:
+                self.tree.extend(tamed)
 
     def sync(self) -> None:
         """Returns when all appended lines are on the device. Raises StoreFullError, StoreFailedError."""

@@ -86,7 +86,7 @@ def page(directory: str, as_json: bool) -> int:
     "services",
     multiple=True,
     metavar="TEXT",
-    help="What runs at these addresses (repeatable).  [default: none]",
+    help="A service that runs at these addresses (repeatable).  [default: none]",
 )
 @_json
 def ranges(directory: str, ranges: tuple[str, ...], services: tuple[str, ...], as_json: bool) -> int:

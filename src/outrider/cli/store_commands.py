@@ -74,10 +74,28 @@ def verify(directory: str, as_json: bool) -> int:
 
 
 @click.command(cls=HelpfulCommand)
-@_directory
+@click.argument("directory", metavar="[DIR]", required=False)
 @click.argument("host", metavar="[HOST]", required=False)
+@click.option(
+    "--proof",
+    metavar="FILE",
+    help="Write what a stranger needs to check the record: lines, proofs and a signed head.  [default: none]",
+)
+@click.option("--check", metavar="FILE", help="Check such a file; it needs nothing else.  [default: none]")
+@click.option(
+    "--identity",
+    metavar="DIR",
+    help="Sign the head of --proof now, with this identity.  [default: the newest head of the crawl]",
+)
 @_json
-def politeness(directory: str, host: str | None, as_json: bool) -> int:
+def politeness(
+    directory: str | None,
+    host: str | None,
+    proof: str | None,
+    check: str | None,
+    identity: str | None,
+    as_json: bool,
+) -> int:
     """Prove that the crawl or worker in DIR kept every delay.
 
     It computes each gap again from politeness.jsonl, for each host and for each clock that hosts share. Then it
@@ -86,18 +104,67 @@ def politeness(directory: str, host: str | None, as_json: bool) -> int:
     """
     from outrider.crawl.questions.politeness_proof import prove, prove_host
 
-    proof = prove(directory) if host is None else prove_host(directory, host)
-    if host is not None and host not in proof.hosts and proof.ok:
+    if check is not None:
+        if directory is not None or proof is not None:
+            raise SettingsError("--check reads only its file; use it without DIR and --proof")
+        return _check(check, as_json)
+    if directory is None:
+        raise SettingsError("DIR is missing: name the directory of a crawl, or a file with --check FILE")
+    if proof is not None:
+        return _write_proof(directory, host, proof, identity, as_json)
+    found = prove(directory) if host is None else prove_host(directory, host)
+    if host is not None and host not in found.hosts and found.ok:
         raise SettingsError(f"host {safe(host)} has no line in the record of {directory}; `outrider hosts` lists hosts")
     if as_json:
-        click.echo(machine_text(proof.as_dict()))
+        click.echo(machine_text(found.as_dict()))
     else:
-        for line in _proof_lines(proof):
+        for line in _proof_lines(found):
             click.echo(safe(line))
         if host is not None:
             more = "all hosts, shared clocks and the digest of the record"
             click.echo(f"`outrider politeness {shlex.quote(directory)}` proves {more}")
-    return 0 if proof.ok else VIOLATION
+    return 0 if found.ok else VIOLATION
+
+
+def _write_proof(directory: str, host: str | None, file: str, identity: str | None, as_json: bool) -> int:
+    """Writes a file for strangers."""
+    from outrider.crawl.questions.record_proof import write_proof
+    from outrider.identity.signed_note import head_of
+
+    header = write_proof(directory, host, file, identity)
+    head = head_of(header.head)
+    if as_json:
+        told = {"file": file, "host": host, "lines": header.lines, "name": head.name, "size": head.size}
+        click.echo(machine_text({**told, "key": header.key}))
+        return 0
+    click.echo(safe(f"wrote {file}: {counted(header.lines, 'line')} of {head.size:,}, signed as {head.name}"))
+    click.echo(safe(f"`outrider politeness --check {shlex.quote(file)}` checks it"))
+    return 0
+
+
+def _check(file: str, as_json: bool) -> int:
+    """Checks a file of another crawler."""
+    from outrider.crawl.questions.record_proof import check_proof
+
+    found = check_proof(file)
+    ok = found.ok and found.politeness.ok
+    name, size = (found.head.name, found.head.size) if found.head is not None else (None, None)
+    if as_json:
+        told = {"ok": ok, "key": found.key, "name": name, "size": size, "host": found.host, "lines": found.lines}
+        click.echo(machine_text({**told, "faults": found.faults, "politeness": found.politeness.as_dict()}))
+        return 0 if ok else VIOLATION
+    for text in found.faults:
+        click.echo(safe(text))
+    if found.broken > len(found.faults):
+        click.echo(f"… and {found.broken - len(found.faults):,} more")
+    if found.ok:
+        click.echo(safe(f"{counted(found.lines, 'line')} of {size:,} are in the record that {name} signed"))
+        click.echo(f"key {found.key}: compare it with the key directory of that site")
+        for line in _proof_lines(found.politeness):
+            click.echo(safe(line))
+    else:
+        click.echo(f"NOT PROVEN: {counted(found.broken, 'fault')}")
+    return 0 if ok else VIOLATION
 
 
 def _proof_lines(proof: Proof) -> Iterator[str]:

@@ -18,6 +18,7 @@ from outrider.crawl.output.omissions import BAD_SEED, omission_counts, rows_of
 from outrider.crawl.output.output_recovery import judge_of, refuse_output_alone
 from outrider.crawl.output.progress import Progress
 from outrider.crawl.output.rates import RateMeter, eta_seconds, status_fields
+from outrider.crawl.output.record_heads import RecordHeads
 from outrider.crawl.output.summary import HookFailure, finished_before, held_back, left_alone, nothing_done
 from outrider.crawl.output.tabular import FRONTIER, Count, write_records
 from outrider.crawl.questions.control import Answer, Answers, Control
@@ -145,6 +146,7 @@ class CrawlRun(CrawlLoop):
         self._catalogs: Catalogs | None = None
         self._uploads: ArchiveUploads | None = None
         self._archive_id = ""
+        self._heads = RecordHeads(options)
         self._result: CrawlResult | None = None
         # Opened by `_open`, in the writer thread.
         self._before: LastRun
@@ -338,6 +340,7 @@ class CrawlRun(CrawlLoop):
             words = "failed"
         with contextlib.suppress(StoreError):
             self._output.note()
+            self._heads.write(self._output.politeness_tree)
         self._note_run()
         self._journal.note("close", exit_code=code, ending=words or "finished")
         self._shut(_state_of(code))
@@ -597,6 +600,8 @@ class CrawlRun(CrawlLoop):
 
     def _note(self) -> None:
         self._output.note()
+        if self._heads.is_due:
+            self._heads.write(self._output.politeness_tree)
         self._note_run()
         self._journal.flush()
 

@@ -39,7 +39,7 @@ class SignWhen(StrEnum):
 
 
 class SignScope(StrEnum):
-    """What a signature is valid for: one request, or all requests to a host for a minute."""
+    """The validity of a signature: for one request, or all requests to a host for a minute."""
 
     REQUEST = "request"
     HOST = "host"

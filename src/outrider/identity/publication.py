@@ -1,5 +1,5 @@
-"""What a crawler publishes so that sites can verify it: the key directory with proof of possession, address ranges
-(JAFAR), the Signature Agent Card, and a page for people.
+"""The files by which sites verify a crawler: the key directory with proof of possession, address ranges (JAFAR), the
+Signature Agent Card, and a page for people.
 
 The sources: draft-ietf-webbotauth-httpsig-protocol-01, draft-illyes-webbotauth-jafar-00,
 draft-meunier-webbotauth-registry-04 and draft-illyes-webbotauth-cbcp-01.
@@ -35,8 +35,8 @@ EXEMPTIONS: Final = "None. The crawler obeys robots.txt on all sites."
 
 @dataclass(frozen=True, slots=True)
 class CrawlerDescription:
-    """What a crawler says about itself. url: the origin of its own site, https. name: its product token. contact: a
-    mail address or a URL. purpose, data: sentences for people. renders: whether it runs the scripts of pages."""
+    """The description of a crawler. url: the origin of its own site, https. name: its product token. contact: a mail
+    address or a URL. purpose, data: sentences for people. renders: whether it runs the scripts of pages."""
 
     url: str
     name: str

@@ -10,6 +10,7 @@ from outrider.archive.line_index import INDEX_FOLDER
 from outrider.clock import Instant, rfc3339
 from outrider.crawl.output.journal import JOURNAL_FILE
 from outrider.crawl.output.output import FILES
+from outrider.crawl.output.record_heads import HEADS_FOLDER
 from outrider.crawl.run.probes import PROBES_FILE
 from outrider.crawl.run.sitemaps import SITEMAPS_FILE
 from outrider.crawl.setup.directory import (
@@ -30,6 +31,7 @@ _MOVED: Final = (
     FRONTIER_NAME,
     *FILES.values(),
     INDEX_FOLDER,
+    HEADS_FOLDER,
     ARCHIVE_NAME,
     JOURNAL_FILE,
     REPORT_FILE,

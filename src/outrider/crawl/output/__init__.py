@@ -17,6 +17,7 @@ neither loses a line nor writes it twice.
     parquet.py          rows of a Parquet file in bounded pieces
     progress.py         the progress of a running crawl
     rates.py            rates, remaining time and counts of the status
+    record_heads.py     signed heads of the politeness record
     report.py           the report as one HTML page
     report_log.py       the reports of a worker, and which outcomes its server accepted
     summary.py          the summary at the end

@@ -35,6 +35,7 @@ from outrider.errors import LostOutputError, StoreError
 from outrider.fetch.codings import codings_of
 from outrider.fetch.downloader import Response
 from outrider.fetch.response_bytes import payload_of
+from outrider.identity.merkle_tree import LineTree, State
 from outrider.journey import Line
 from outrider.limits import OUTPUT_LINE_BYTES_MAX
 from outrider.storage.files import Directory
@@ -47,6 +48,8 @@ FILES: Final = {ITEMS: "items.jsonl", PAGES: "pages.jsonl", POLITENESS: "politen
 each page line whose items are not in their file yet."""
 CHAIN: Final = {stream: f"{stream} chain" for stream in FILES}
 """The names of the lengths and digests of line files in a store."""
+TREE: Final = "politeness tree"
+"""The watermark with the state of the tree over the politeness record."""
 ARCHIVE_WRITER: Final = "archive"
 ARCHIVE_PREFIX: Final = "crawl"
 INDEXED: Final = (PAGES, POLITENESS)
@@ -106,7 +109,9 @@ class Output:
         self._is_index_noted = False
         self._frontier = frontier
         self._options = options
-        self._projections = {stream: Projection(files, name) for stream, name in FILES.items()}
+        self._projections = {
+            stream: Projection(files, name, has_tree=stream == POLITENESS) for stream, name in FILES.items()
+        }
         self._owed: dict[str, list[bytes]] = {stream: [] for stream in FILES}
         self._lsn = 0
         self._noted = dict.fromkeys(FILES, 0)
@@ -126,7 +131,9 @@ class Output:
         again = 0
         for stream, projection in self._projections.items():
             length, lsn = noted_place(self._frontier, stream)
-            projection.open_at(length, chain_at(length, self._frontier.watermarks().get(CHAIN[stream])))
+            noted = self._frontier.watermarks()
+            tree = tree_at(length, noted.get(TREE)) if stream == POLITENESS else None
+            projection.open_at(length, chain_at(length, noted.get(CHAIN[stream])), tree)
             last = lsn
             for lines, through in _chunks(logged_lines(self._frontier, stream, lsn)):
                 projection.append(lines)
@@ -307,6 +314,11 @@ class Output:
             self._noted[stream] = projection.length
             self._note_chain(stream)
 
+    @property
+    def politeness_tree(self) -> LineTree:
+        """The tree over the politeness record. After `note`, the log has its state."""
+        return self._projections[POLITENESS].tree
+
     def noted(self) -> dict[str, int]:
         """Returns the length of each line file at the last note."""
         return dict(self._noted)
@@ -335,6 +347,8 @@ class Output:
     def _note_chain(self, stream: str) -> None:
         projection = self._projections[stream]
         self._frontier.note_watermark(CHAIN[stream], msgspec.json.encode((projection.length, projection.chain)))
+        if stream == POLITENESS:
+            self._frontier.note_watermark(TREE, msgspec.json.encode((projection.length, projection.tree.state)))
 
     def pages(self) -> Iterator[bytes]:
         """Yields the lines of `pages.jsonl`, up to the length at the last sync."""
@@ -387,6 +401,14 @@ def chain_at(length: int, noted: bytes | None) -> str | None:
         return None
     known, chain = msgspec.json.decode(noted, type=tuple[int, str])
     return chain if known == length else None
+
+
+def tree_at(length: int, noted: bytes | None) -> LineTree | None:
+    """Returns the tree that a store noted for a politeness record of this length, None without one."""
+    if noted is None:
+        return LineTree() if length == 0 else None
+    known, state = msgspec.json.decode(noted, type=tuple[int, State])
+    return LineTree(state) if known == length else None
 
 
 def _watermark(value: bytes) -> Watermark:

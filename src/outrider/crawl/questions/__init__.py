@@ -10,6 +10,7 @@ A running crawl answers over `control.sock` or HTTP. If no process owns the dire
     import_pages.py      lines and archive of a crawl, read for another frontier
     manual_requests.py   single requests with the settings of a crawl
     politeness_proof.py  the proof from the record that no delay was violated
+    record_proof.py      a part of the politeness record that a stranger can check
     remote_queries.py    questions and orders to a server
     side_server.py       the interface between a crawl and its server
     single_page.py       one page: fetched now, or from the archive

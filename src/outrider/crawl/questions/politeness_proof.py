@@ -268,7 +268,7 @@ def _judged(record: str, host: str, *, worker: bool, indexed: bool) -> Proof:
         proof = Proof()
         judge = Judge(proof)
         for number, line in numbered(record, lines_of_host(record, host, indexed=indexed)):
-            if _host_of(line) in (host, None):
+            if host_of_line(line) in (host, None):
                 judge.take(number, line)
         if worker:
             judge.unseen.clear()
@@ -278,7 +278,7 @@ def _judged(record: str, host: str, *, worker: bool, indexed: bool) -> Proof:
     return proof
 
 
-def _host_of(line: bytes) -> str | None:
+def host_of_line(line: bytes) -> str | None:
     """Returns the host of a line; None if it has none."""
     try:
         return msgspec.json.decode(line, type=_Host).host

@@ -825,7 +825,7 @@ class CrawlOptions:
     sign_scope: str = _choice(
         OptionTopic.NETWORK,
         tuple(one.value for one in SignScope),
-        "What a signature is valid for: its method and path, or all requests to its host for a minute.",
+        "The validity of a signature: for its method and path, or for all requests to its host for a minute.",
     )
     signature_agent: str = _choice(
         OptionTopic.NETWORK,
