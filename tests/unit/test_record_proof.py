@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from outrider.crawl.questions.record_proof import check_proof
 from outrider.crawl.setup.options import CrawlOptions
 from outrider.engine import Frontier
 from outrider.errors import NamedPathError
+from outrider.fetch.downloader import Request, Response
 from outrider.identity.signed_note import head_of
 from outrider.storage.files import Directory
 from unit.test_crawl_loop import HOSTS, SEEDS, Site
@@ -32,7 +35,7 @@ def me(tmp_path: Path) -> str:
     return folder
 
 
-def crawled(tmp_path: Path, me: str | None, **more: Any) -> Path:
+def crawled(tmp_path: Path, me: str | None, site: type[Site] = Site, **more: Any) -> Path:
     """A crawl over fake hosts. A second call continues it."""
     output = tmp_path / "out"
     made = CrawlRun(
@@ -40,7 +43,7 @@ def crawled(tmp_path: Path, me: str | None, **more: Any) -> Path:
         *(SEEDS, ()),
         hosts=HOSTS,
         progress=NoProgress(io.StringIO()),
-        make_downloader=lambda _, clock: Site(clock),
+        make_downloader=lambda _, clock: site(clock),
         make_names=lambda: FakeNames(HOSTS),
     )
     asyncio.run(made.run())
@@ -64,6 +67,31 @@ def test_a_stranger_checks_the_file_alone(tmp_path, me, host, capsys):
     assert f"of {lines} are in the record that bot.example/outrider/" in told
     assert "no delay violated" in told
     assert 2 == run([*words, "--proof", str(file)])
+
+
+class Ruled(Site):
+    """A site with rules for crawlers."""
+
+    async def fetch(self, request: Request) -> Response:
+        found = await super().fetch(request)
+        if not request.url.endswith("/robots.txt"):
+            return found
+        rules = b"User-agent: *\nDisallow: /no\n"
+        head = f"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: {len(rules)}\r\n\r\n".encode()
+        return replace(found, status=200, head=head, body=rules, content=rules)
+
+
+def test_robots_files_are_in_the_file_and_a_changed_one_is_found(tmp_path, me):
+    output, file = crawled(tmp_path, me, Ruled), tmp_path / "record.proof"
+    assert 0 == run(["politeness", str(output), "h1.test", "--proof", str(file)])
+    found = check_proof(str(file))
+    assert (True, 1, set()) == (found.ok, len(found.rules), found.missing)
+    *lines, last = file.read_text().splitlines()
+    assert b"Disallow: /no" in base64.b64decode(json.loads(last)["robots"])
+    file.write_text("\n".join([*lines, json.dumps({"robots": base64.b64encode(b"User-agent: *").decode()})]) + "\n")
+    assert not check_proof(str(file)).ok
+    file.write_text("\n".join([*lines, '{"robots":"%"}']) + "\n")
+    assert not check_proof(str(file)).ok
 
 
 def test_each_change_of_the_file_is_found(tmp_path, me):

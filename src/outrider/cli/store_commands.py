@@ -159,6 +159,9 @@ def _check(file: str, as_json: bool) -> int:
         click.echo(f"… and {found.broken - len(found.faults):,} more")
     if found.ok:
         click.echo(safe(f"{counted(found.lines, 'line')} of {size:,} are in the record that {name} signed"))
+        if found.rules:
+            had = len(found.rules) - len(found.missing)
+            click.echo(f"robots.txt: {had:,} of {counted(len(found.rules), 'version')} in the file, unchanged")
         click.echo(f"key {found.key}: compare it with the key directory of that site")
         for line in _proof_lines(found.politeness):
             click.echo(safe(line))

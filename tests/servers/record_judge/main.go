@@ -3,6 +3,7 @@ package main
 
 import (
 	"bufio"
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -18,9 +19,13 @@ type header struct {
 	Lines     int
 }
 type proven struct {
-	Index int64
-	Line  string
-	Proof []string
+	Index  int64
+	Line   string
+	Proof  []string
+	Robots *string
+}
+type request struct {
+	Digest string
 }
 
 func fail(text string, err error) {
@@ -62,12 +67,24 @@ func main() {
 	}
 	var tree tlog.Hash
 	copy(tree[:], octets)
-	count := 0
+	count, digests := 0, map[string]bool{}
 	for scanner.Scan() {
 		var line proven
 		if err := json.Unmarshal(scanner.Bytes(), &line); err != nil {
 			fail("line", err)
 		}
+		if line.Robots != nil {
+			octets, err := base64.StdEncoding.DecodeString(*line.Robots)
+			if err != nil || !digests[fmt.Sprintf("sha256:%x", sha256.Sum256(octets))] {
+				fail("robots.txt", err)
+			}
+			continue
+		}
+		var asked request
+		if err := json.Unmarshal([]byte(line.Line), &asked); err != nil {
+			fail("request", err)
+		}
+		digests[asked.Digest] = true
 		var proof tlog.RecordProof
 		for _, text := range line.Proof {
 			octets, err := base64.StdEncoding.DecodeString(text)

@@ -10,7 +10,8 @@ from msgspec import UNSET, UnsetType
 
 
 class PolitenessLine(msgspec.Struct):
-    """A line of `politeness.jsonl`, without its seal. capacity: UNSET for one request at a time."""
+    """A line of `politeness.jsonl`, without its seal. capacity: UNSET for one request at a time. digest: of the content
+    of a robots.txt, UNSET for other requests."""
 
     host: str
     authority: str
@@ -28,6 +29,7 @@ class PolitenessLine(msgspec.Struct):
     error: str | None
     token: int
     capacity: int | UnsetType = UNSET
+    digest: str | UnsetType = UNSET
 
 
 class _PageWithItems(msgspec.Struct):

@@ -6,6 +6,7 @@ is a `Fault` with its place; captures before it and after it count as far as the
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import re
 import struct
@@ -201,6 +202,18 @@ def _list_bytes(file: BinaryIO) -> int | None:
 
 
 # -- one capture -------------------------------------------------------------------------------------------------------
+
+
+def rules_of(path: str) -> Iterator[bytes]:
+    """Yields the contents of the robots.txt files in a file of web archives, as far as it can be read."""
+    with contextlib.suppress(OSError):
+        for found in records_of(path):
+            if isinstance(found, Fault) or found[1].kind != "response":
+                continue
+            record = found[1]
+            if record.fields.get("warc-target-uri", "").rstrip(">").endswith("/robots.txt"):
+                _, headers, body = _parted(record)
+                yield _content(headers, body)
 
 
 def _of_record(source: RecordSource, record: ReadRecord) -> Capture | Fault | None:

@@ -5,6 +5,10 @@ index and its inclusion proof (base64, from the leaf to the root):
 
     {"format": "outrider-record-proof-1", "head": "NOTE", "key": "NAME+HASH+KEY", "host": "a.test", "lines": 2}
     {"index": 5, "line": "{…}", "proof": ["…"]}
+
+After them are the robots.txt files whose digests are in these lines, as far as the archive has them:
+
+    {"robots": "BASE64"}
 """
 
 from __future__ import annotations
@@ -21,8 +25,10 @@ import msgspec
 
 from outrider.crawl.output.output import FILES, POLITENESS, whole_lines
 from outrider.crawl.output.record_heads import HEAD_ENDING, HEADS_FOLDER, head_text, record_name
+from outrider.crawl.questions.captures import form_of_archive, rules_of
 from outrider.crawl.questions.politeness_proof import Judge, Proof, host_of_line
-from outrider.crawl.setup.directory import store_of
+from outrider.crawl.run.visit import rules_digest
+from outrider.crawl.setup.directory import ARCHIVE_NAME, store_of
 from outrider.crawl.setup.request_signer import identity_of
 from outrider.errors import NamedPathError, SettingsError
 from outrider.identity.merkle_tree import LineTree, ProofMaker, leaf_hash, proves
@@ -53,10 +59,23 @@ class ProvenLine(msgspec.Struct):
     proof: list[str]
 
 
+class ProvenRules(msgspec.Struct):
+    """The content of a robots.txt, whose digest is in a line before."""
+
+    robots: str
+
+
+class _Digest(msgspec.Struct):
+    """The digest of a line about a robots.txt."""
+
+    digest: str = ""
+
+
 @dataclass(slots=True)
 class CheckedRecord:
     """The result of a check. key: the thumbprint of the key. head: the tree head, None if its signature is wrong.
-    faults: the first ones, in words; `broken` counts all. politeness: the findings about gaps."""
+    faults: the first ones, in words; `broken` counts all. rules: the digests of robots.txt files in the lines; missing:
+    those without a file. politeness: the findings about gaps."""
 
     key: str = ""
     head: TreeHead | None = None
@@ -64,6 +83,8 @@ class CheckedRecord:
     lines: int = 0
     broken: int = 0
     faults: list[str] = field(default_factory=list)
+    rules: set[str] = field(default_factory=set)
+    missing: set[str] = field(default_factory=set)
     politeness: Proof = field(default_factory=Proof)
 
     @property
@@ -107,9 +128,31 @@ def write_proof(path: str, host: str | None, file: str, identity: str | None) ->
     return header
 
 
+def _archived_rules(path: str, wanted: set[str]) -> Iterator[bytes]:
+    """Yields the robots.txt files of the archive with these digests, each once."""
+    folder = os.path.join(path, ARCHIVE_NAME)
+    names = sorted(os.listdir(folder)) if wanted and os.path.isdir(folder) else []
+    for name in names:
+        if form_of_archive(name) is None or not wanted:
+            continue
+        for content in rules_of(os.path.join(folder, name)):
+            digest = rules_digest(content)
+            if digest in wanted:
+                wanted.discard(digest)
+                yield content
+
+
+def _digest_of(line: bytes) -> str:
+    try:
+        return msgspec.json.decode(line, type=_Digest).digest
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return ""
+
+
 def _write_file(file: str, record: str, header: ProofHeader, maker: ProofMaker, lines: list[int]) -> None:
     chosen = iter(lines)
     following = next(chosen, None)
+    wanted: set[str] = set()
     try:
         with open(file, "xb") as target:
             target.write(msgspec.json.encode(header) + b"\n")
@@ -120,6 +163,9 @@ def _write_file(file: str, record: str, header: ProofHeader, maker: ProofMaker, 
                     proof = [base64.b64encode(one).decode() for one in maker.proof(index)]
                     target.write(msgspec.json.encode(ProvenLine(index, line[:-1].decode(), proof)) + b"\n")
                     following = next(chosen, None)
+                    wanted.add(_digest_of(line))
+            for content in _archived_rules(os.path.dirname(record), wanted - {""}):
+                target.write(msgspec.json.encode(ProvenRules(base64.b64encode(content).decode())) + b"\n")
     except FileExistsError:
         raise NamedPathError(f"{file} exists already; choose another name, or remove it") from None
     except OSError as error:
@@ -203,6 +249,9 @@ def _checked(file: str, source: BinaryIO) -> CheckedRecord:
             found.add(f"line {number} of the file: its index {line.index} is not after {last}")
         last = line.index
         octets = _check_line(number, line, found)
+        if octets is not None and (digest := _digest_of(octets)):
+            found.rules.add(digest)
+            found.missing.add(digest)
         if octets is not None and judge.take(line.index + 1, octets) is None:
             continue
         if header.host is not None and octets is not None and host_of_line(octets) != header.host:
@@ -220,11 +269,26 @@ def _proven_lines(source: BinaryIO, found: CheckedRecord) -> Iterator[tuple[int,
     number = 1
     while text := source.readline(_LINE_BYTES_MAX):
         number += 1
+        if text.startswith(b'{"robots":'):
+            _check_rules(number, text, found)
+            continue
         found.lines += 1
         try:
             yield number, msgspec.json.decode(text, type=ProvenLine)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             found.add(f"line {number} of the file is malformed: {error}")
+
+
+def _check_rules(number: int, text: bytes, found: CheckedRecord) -> None:
+    """Checks a robots.txt by the digests of the lines before."""
+    try:
+        content = base64.b64decode(msgspec.json.decode(text, type=ProvenRules).robots, validate=True)
+    except (msgspec.DecodeError, ValueError) as error:
+        found.add(f"line {number} of the file is malformed: {error}")
+        return
+    if rules_digest(content) not in found.rules:
+        found.add(f"line {number} of the file: no line of the record has the digest of this robots.txt")
+    found.missing.discard(rules_digest(content))
 
 
 def _check_line(number: int, line: ProvenLine, found: CheckedRecord) -> bytes | None:

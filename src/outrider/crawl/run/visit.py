@@ -42,6 +42,7 @@ from outrider.limits import (
     URL_BYTES_MAX,
 )
 from outrider.page import Page
+from outrider.robots import verdict_of_status
 from outrider.url import UrlBatch
 
 UNSENT: Final = frozenset({FetchError.BLOCKED_ADDRESS, FetchError.BLOCKED_PORT})
@@ -515,8 +516,19 @@ def politeness_of(visit: Visit, started: Instant, ended: Instant, took: float, e
         lease.gap_reason if before is not None else None,
         *(visit.groups, visit.status, error, lease.token),
         lease.capacity if lease.capacity > 1 else UNSET,
+        rules_digest(response.content) if response is not None and _is_rules(visit) else UNSET,
     )
     return sealed(_encode(line))
+
+
+def rules_digest(content: bytes) -> str:
+    """Returns the digest of a robots.txt, as its line in the record has it."""
+    return "sha256:" + hashlib.sha256(content).hexdigest()
+
+
+def _is_rules(visit: Visit) -> bool:
+    """Whether a visit received the rules of a robots.txt."""
+    return visit.lease.kind is Kind.ROBOTS and verdict_of_status(visit.status) == "rules"
 
 
 def sealed(line: bytes) -> bytes:
