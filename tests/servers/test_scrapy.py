@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -141,6 +142,23 @@ def test_robots_txt_and_crawl_delay_share_the_clock_of_a_host(run):
     assert ["/robots.txt", "/"] == targets[:2]
     assert min(found) >= 0.29
     assert min(found[1:]) >= 0.95
+
+
+def test_requests_that_overlap_keep_the_delay(run):
+    """Several requests of a host run at once, and begin one delay apart or later, by the times of the server."""
+    delay, slow = 0.25, 0.5
+    pages = tree(16)
+
+    def answer(host, target):
+        if target in ("/1", "/4", "/7", "/9"):  # the work of a server, which the delay does not depend on
+            time.sleep(slow)
+        return pages(host, target)
+
+    with site(answer) as web:
+        run("plain", web.root, DOWNLOAD_DELAY=delay, CONCURRENT_REQUESTS_PER_DOMAIN=4, ROBOTSTXT_OBEY=True)
+        found = dict(zip(asked(web), gaps(web), strict=False))
+    assert min(found.values()) >= delay - 0.005
+    assert min(found[target] for target in ("/1", "/4", "/7", "/9")) < slow  # the next request did not wait for its end
 
 
 def test_no_gap_is_broken_by_kills(start):
