@@ -43,6 +43,8 @@ SERVERS = {  # the programs that tests/servers starts -> their packages in Debia
     "ip": "iproute2",
     "java": "openjdk-17-jdk-headless",
     "mvn": "maven",
+    "node": "nodejs",
+    "npm": "npm",
     "openssl": "openssl",
     "pg_ctl": "postgresql-15",
     "prometheus": "prometheus",
