@@ -164,6 +164,25 @@ def test_the_site_of_a_crawler_is_an_https_origin(url):
         checked_origin(url)
 
 
+def test_a_key_elsewhere_is_used_and_not_rotated(tmp_path, capsys):
+    folder = made(tmp_path)
+    (folder / "key.pem").rename(tmp_path / "secret.pem")
+    with (folder / "identity.toml").open("a") as file:
+        file.write('key = "../secret.pem"\n')
+    assert 0 == run(["identity", "directory", str(folder)])
+    assert 2 == run(["identity", "init", str(folder), "--rotate"])
+    assert "replace that file" in capsys.readouterr().err
+    assert not (folder / "key.pem").exists()
+
+
+def test_files_are_written_only_for_an_identity(tmp_path, capsys):
+    for command in ("ranges", "page", "directory"):
+        assert 2 == run(["identity", command, str(tmp_path / "none")])
+        assert "outrider identity init" in capsys.readouterr().err
+    assert 2 == run(["identity", "ranges", str(tmp_path / "none"), "66.249.64.0/20"])
+    assert [] == list(tmp_path.iterdir())
+
+
 def test_a_wrong_description_is_named_with_its_key(tmp_path, capsys):
     folder = made(tmp_path)
     text = (folder / "identity.toml").read_text()

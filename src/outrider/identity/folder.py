@@ -50,14 +50,15 @@ class IdentityFolder:
         self.path = path
         told = _described(os.path.join(path, DESCRIPTION_FILE))
         self.ranges = told.ranges
-        self._key = os.path.join(path, os.path.expanduser(told.key))
+        self.key_path = os.path.join(path, os.path.expanduser(told.key))
+        """The file of the key that signs requests."""
         self.crawler = CrawlerDescription(
             told.url, told.user_agent, told.contact, told.purpose, told.data, told.exemptions, told.renders
         )
 
     def key(self) -> SigningKey:
         """Returns the key that signs requests. Raises NamedPathError and SettingsError."""
-        key = read_key(self._key)
+        key = read_key(self.key_path)
         require_own(key)
         return key
 

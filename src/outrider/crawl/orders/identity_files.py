@@ -14,7 +14,7 @@ import msgspec
 
 from outrider.clock import Instant, rfc3339
 from outrider.crawl.setup.options import CrawlOptions, value_text
-from outrider.errors import NamedPathError
+from outrider.errors import NamedPathError, SettingsError
 from outrider.identity.folder import DESCRIPTION_FILE, IdentityFolder, checked_origin
 from outrider.identity.publication import (
     CARD_NAME,
@@ -66,12 +66,16 @@ def rotate_key(path: str, at: Instant) -> MadeFiles:
     """Makes a new key. The one before stays in the folder as `key-DATE.pem`, and is published too. Raises
     NamedPathError and SettingsError."""
     require_identity_extra()
-    IdentityFolder(path)
     current = os.path.join(path, KEY_FILE)
+    if (named := IdentityFolder(path).key_path) != current:
+        raise SettingsError(f"identity.toml names the key {named}, so --rotate does not change it; replace that file")
     paths = []
     if os.path.lexists(current):
         old = os.path.join(path, f"key-{rfc3339(at).translate({ord(':'): None})}.pem")
-        os.rename(current, old)
+        try:
+            os.rename(current, old)
+        except OSError as error:
+            raise NamedPathError(f"{current} cannot be renamed ({error.strerror})") from None
         paths.append(old)
     key = make_key(current)
     return MadeFiles((current, *paths), key.id)
@@ -89,7 +93,8 @@ def write_page(path: str) -> MadeFiles:
 
 def write_ranges(path: str, ranges: Sequence[str], services: Sequence[str], at: Instant) -> MadeFiles:
     """Writes the address ranges; those of the description if none are given. Raises as `write_page`."""
-    found = address_ranges(ranges or IdentityFolder(path).ranges, at, services)
+    folder = IdentityFolder(path)
+    found = address_ranges(ranges or folder.ranges, at, services)
     return MadeFiles(_publish(path, {RANGES_NAME: _json(found)}))
 
 
