@@ -28,20 +28,30 @@ MISSING = Answer("nothing", 404)
 
 
 class Site(http.server.ThreadingHTTPServer):
-    """answer: from the name of the host and the request target to the answer. requests: (target, instant of the
-    monotonic clock), in order."""
+    """answer: from the name of the host and the request target to the answer; the target of a form that is sent by POST
+    ends with "?" and its fields. requests: (target, instant of the monotonic clock), in order. cookies: the cookies
+    that each target was last requested with."""
 
     daemon_threads = True
 
     def __init__(self, answer: Callable[[str, str], Answer], host: str) -> None:
         self.requests: list[tuple[str, float]] = []
+        self.cookies: dict[str, str] = {}
 
         class Handler(http.server.BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
 
             def do_GET(handler) -> None:
-                self.requests.append((handler.path, time.monotonic()))
-                given = answer((handler.headers.get("Host") or "").partition(":")[0], handler.path)
+                handler.answer(handler.path)
+
+            def do_POST(handler) -> None:
+                form = handler.rfile.read(int(handler.headers.get("Content-Length") or 0))
+                handler.answer(f"{handler.path}?{form.decode('ascii', 'replace')}")
+
+            def answer(handler, target: str) -> None:
+                self.requests.append((target, time.monotonic()))
+                self.cookies[target] = handler.headers.get("Cookie") or ""
+                given = answer((handler.headers.get("Host") or "").partition(":")[0], target)
                 body = given.body.encode() if isinstance(given.body, str) else given.body
                 handler.send_response(given.status)
                 handler.send_header("Content-Type", given.content_type)

@@ -11,7 +11,10 @@ import time
 from typing import ClassVar
 
 import scrapy
+import scrapy.spiders
 from scrapy.crawler import AsyncCrawlerProcess
+from scrapy.linkextractors import LinkExtractor
+from scrapy.spiders import Rule
 
 import outrider.integrations.scrapy as scheduler
 
@@ -74,6 +77,79 @@ class Priorities(Spider):
         yield {"url": response.url}
 
 
+@spider
+class Rules(scrapy.spiders.CrawlSpider):
+    """Follows links by rules."""
+
+    name = "rules"
+    rules = (
+        Rule(LinkExtractor(allow=r"/list/")),
+        Rule(LinkExtractor(allow=r"/item/"), callback="item", cb_kwargs={"kind": "item"}, follow=True),
+    )
+
+    async def start(self):
+        yield scrapy.Request(ROOT + "/")
+
+    def item(self, response, kind):
+        yield {"url": response.url, "kind": kind, "text": response.meta["link_text"]}
+
+
+@spider
+class Sitemaps(scrapy.spiders.SitemapSpider):
+    """Reads sitemaps and their index."""
+
+    name = "sitemaps"
+    sitemap_rules: ClassVar = [("/item/", "item"), ("/list/", "listed")]
+
+    async def start(self):
+        yield scrapy.Request(ROOT + "/sitemap.xml", self._parse_sitemap)
+
+    def item(self, response):
+        yield {"url": response.url, "kind": "item"}
+
+    def listed(self, response):
+        yield {"url": response.url, "kind": "list"}
+
+
+@spider
+class Feed(scrapy.spiders.XMLFeedSpider):
+    """Reads the entries of a feed, and the page of each."""
+
+    name = "feed"
+    itertag = "item"
+
+    async def start(self):
+        yield scrapy.Request(ROOT + "/feed.xml")
+
+    def parse_node(self, response, selector):
+        yield scrapy.Request(
+            selector.xpath("link/text()").get(), self.item, meta={"title": selector.xpath("title/text()").get()}
+        )
+
+    def item(self, response):
+        yield {"url": response.url, "title": response.meta["title"]}
+
+
+@spider
+class Member(scrapy.Spider):
+    """Sends a form, keeps a cookie, downloads files, and has a fingerprinter of its own."""
+
+    name = "member"
+
+    async def start(self):
+        yield scrapy.Request(ROOT + "/login")
+
+    def parse(self, response):
+        yield scrapy.FormRequest.from_response(response, formdata={"user": "me"}, callback=self.inside)
+
+    def inside(self, response):
+        for number in range(4):
+            yield response.follow(f"/private/{number % 2}?visit={number}", self.private)
+
+    def private(self, response):
+        yield {"url": response.url.partition("?")[0], "file_urls": [response.urljoin("/file/1")]}
+
+
 class SlowPipeline:
     def process_item(self, item):
         open(item["mark"], "w").close() if "mark" in item else None
@@ -102,7 +178,13 @@ class PathFingerprinter:
         return request.url.partition("?")[0].encode()
 
 
-OURS = {"path_fingerprints": {"REQUEST_FINGERPRINTER_CLASS": PathFingerprinter}}
+OURS = {
+    "path_fingerprints": {"REQUEST_FINGERPRINTER_CLASS": PathFingerprinter},
+    "member": {
+        "REQUEST_FINGERPRINTER_CLASS": PathFingerprinter,
+        "ITEM_PIPELINES": {"scrapy.pipelines.files.FilesPipeline": 1},
+    },
+}
 """Settings that name classes of this file."""
 
 
