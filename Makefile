@@ -12,7 +12,7 @@ PLAIN := tests/contract/test_frontier_faces.py tests/model/test_frontier_histori
 	$(addprefix tests/unit/test_,$(addsuffix .py,backlog_tails cards page_reader url_batch url_keys url_spelling))
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test conformance test-servers test-long bench bench-scale lint docs lock wheels clean
+.PHONY: help install demo test conformance test-servers test-long test-cluster bench bench-scale lint docs lock wheels clean
 # One recipe at a time, because they share .venv and target.
 .NOTPARALLEL:
 
@@ -22,6 +22,7 @@ help:
 	@echo 'make conformance   runs the conformance suite of URLFrontier, with AT=HOST:PORT against any server'
 	@echo 'make test-servers  runs the tests that start real servers and browsers on loopback'
 	@echo 'make test-long     runs the tests that need more than some seconds'
+	@echo 'make test-cluster  runs the tests of a cluster: nodes, a real Kafka and object storage on loopback'
 	@echo 'make bench         measures the figures of README and docs, with other products in the same run'
 	@echo 'make lint          checks style, types and Rust lints'
 	@echo 'make bench-scale   measures seen keys beyond their memory: python -m bench scale --keys N for more'
@@ -54,6 +55,10 @@ test-long: install
 	@$(PYTHON) scripts/install.py --fuzz
 	@$(PYTHON) scripts/install.py --servers
 	$(PYTEST) -m long --timeout 1800
+
+test-cluster: install
+	@$(PYTHON) scripts/install.py --servers
+	$(PYTEST) -m servers --timeout 400 tests/servers/test_cluster.py tests/servers/test_cluster_failures.py
 
 bench: install
 	@$(PYTHON) scripts/install.py --bench

@@ -22,6 +22,7 @@ BENCHES = (
     "stores",
     "catalogs",
     "cold",
+    "cluster",
     "scale",
     "service",
     "looks",

@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 from servers.programs import free_port, program, skip_unfetched
+from servers.relay import Relay
 
 ROOT = Path(__file__).resolve().parents[2]
 LIBRARIES = ROOT / "target" / "kafka"
@@ -37,6 +38,8 @@ class Broker:
 
     def __init__(self, folder: Path, number: int, ports: list[tuple[int, int]], cluster: str) -> None:
         self.folder, self.number, self.port = folder / str(number), number, ports[number - 1][0]
+        relayed = free_port()
+        self.relay = Relay(relayed)
         self.folder.mkdir(parents=True)
         self.process: subprocess.Popen[bytes] | None = None
         self._settings = self.folder / "server.properties"
@@ -48,8 +51,10 @@ class Broker:
             "process.roles": "broker,controller",
             "controller.quorum.voters": voters,
             "controller.listener.names": "CONTROLLER",
-            "listeners": f"{here},CONTROLLER://127.0.0.1:{ports[number - 1][1]}",
-            "advertised.listeners": here,
+            "listeners": f"{here},RELAYED://127.0.0.1:{relayed},CONTROLLER://127.0.0.1:{ports[number - 1][1]}",
+            "advertised.listeners": f"{here},RELAYED://127.0.0.1:{self.relay.port}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,RELAYED:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "inter.broker.listener.name": "PLAINTEXT",
             "log.dirs": self.folder / "data",
             "default.replication.factor": copies,
             "min.insync.replicas": least,
@@ -106,6 +111,12 @@ class Kafka:
         cluster = base64.urlsafe_b64encode(b"outrider-tests!!").decode().rstrip("=")
         self.brokers = [Broker(folder, number, ports, cluster) for number in range(1, brokers + 1)]
         self.address = ",".join(f"127.0.0.1:{port}" for port, _ in ports)
+        self.relayed_address = ",".join(f"127.0.0.1:{broker.relay.port}" for broker in self.brokers)
+
+    def network(self, state: str) -> None:
+        """Changes the network between the brokers and the clients at `relayed_address` (`Relay.state`)."""
+        for broker in self.brokers:
+            broker.relay.state = state
 
     def __enter__(self) -> Kafka:
         self.start()
@@ -123,3 +134,4 @@ class Kafka:
         for broker in self.brokers:
             broker.kill(signal.SIGCONT)
             broker.kill()
+            broker.relay.close()

@@ -3,7 +3,6 @@ stopped and added."""
 
 from __future__ import annotations
 
-import json
 import signal
 import subprocess
 import sys
@@ -14,86 +13,19 @@ import pytest
 
 from e2e.crawling import command, environment, lines, web
 from outrider.sim.verdict import judge
+from servers.cluster_nodes import BEGUN, DELAY, HOSTS, Nodes
 from servers.kafka import Kafka
 
 pytestmark = [
     pytest.mark.timeout(400),
     pytest.mark.skipif(sys.platform != "linux", reason="all of 127.0.0.0/8 is loopback on Linux alone"),
 ]
-DELAY = 0.2
-PARTITIONS = 8
-SECONDS_MAX = 300
-HOSTS = 20
-BEGUN = 150  # requests, after which something happens
 
 
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory):
     with Kafka(tmp_path_factory.mktemp("kafka")) as running:
         yield running
-
-
-class Nodes:
-    """The nodes of one cluster, each a process in a directory of its own; all are ended by their pids."""
-
-    def __init__(self, folder, kafka, served):
-        self.folder, self.served, self.running = folder, served, {}
-        self.file = folder / "cluster.toml"
-        self.file.write_text(
-            f'name = "{folder.name[:40].lower().replace("_", "-")}"\n'
-            f'kafka = "{kafka.address}"\nobjects = "file:{folder / "objects"}"\n'
-        )
-        made = subprocess.run(
-            command("cluster", "init", self.file, "--partitions", str(PARTITIONS), "--json"),
-            env=environment(), capture_output=True, text=True, timeout=60, check=False,
-        )  # fmt: skip
-        assert 0 == made.returncode, made.stderr
-        assert PARTITIONS == json.loads(made.stdout)["partitions"]
-
-    def start(self, name, *seeds):
-        words = command(
-            "crawl", *seeds, "--cluster", self.file, "-o", self.folder / name, "--hosts", self.served.hosts_file,
-            "--delay", str(DELAY), "--delay-factor", "0", "--no-sitemaps",
-        )  # fmt: skip
-        with (self.folder / f"{name}.err").open("ab") as log:
-            self.running[name] = subprocess.Popen(words, env=environment(), stdin=subprocess.DEVNULL, stderr=log)
-
-    def end(self):
-        for process in self.running.values():
-            if process.poll() is None:
-                process.send_signal(signal.SIGCONT)
-                process.kill()
-            process.wait()
-
-    def told(self, name):
-        return (self.folder / f"{name}.err").read_text()
-
-    @property
-    def asked(self):
-        log = self.served.log_file
-        return log.read_text().count("\n") if log.exists() else 0
-
-    def until(self, happened):
-        ends = time.monotonic() + SECONDS_MAX
-        while not happened():
-            assert time.monotonic() < ends, {name: self.told(name)[-1000:] for name in self.running}
-            time.sleep(0.1)
-
-    def finish(self):
-        """Waits until all nodes have ended, and checks what all rows have in common. Returns the requests in excess."""
-        self.until(lambda: all(process.poll() is not None for process in self.running.values()))
-        pages = [line for name in self.running for line in lines(self.folder / name / "pages.jsonl")]
-        fetched = Counter(line["url"] for line in pages)
-        assert self.served.web.must_fetch() <= set(fetched)
-        assert {1} == set(fetched.values())
-        assert len(pages) == len({line["token"] for line in pages})
-        assert [] == judge(self.served.log_file, delay=DELAY).breaches
-        asked = Counter()
-        for line in self.served.log_file.read_text().splitlines():
-            record = json.loads(line)
-            if record["path"] != "/robots.txt":
-                asked[record["host"], record["path"]] += 1
-        return sum(count - 1 for count in asked.values())
 
 
 @pytest.fixture

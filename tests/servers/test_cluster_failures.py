@@ -1,0 +1,153 @@
+"""Failures of networks and of data in a crawl of three nodes: brokers and object storage behind relays that cut, halt
+and slow connections, and messages that are no links. The log of the web is the judge."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+import pytest
+
+from e2e.crawling import lines, web
+from outrider.cluster.description import read_cluster_file
+from outrider.cluster.kafka import Brokers
+from servers.cluster_nodes import BEGUN, HOSTS, Nodes
+from servers.kafka import Kafka
+from servers.relay import Relay
+from servers.seaweed import OWNER, seaweed_server
+
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.timeout(400),
+    pytest.mark.skipif(sys.platform != "linux", reason="all of 127.0.0.0/8 is loopback on Linux alone"),
+]
+BUCKET = "cluster-bucket"
+BEYOND_TENURE = 20  # seconds: session of the group, tenure and some more
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory):
+    with Kafka(tmp_path_factory.mktemp("kafka")) as running:
+        yield running
+
+
+@pytest.fixture
+def served(tmp_path):
+    with web(tmp_path / "web", hosts=HOSTS, pages=400, suffix="test") as running:
+        yield running
+
+
+@pytest.fixture
+def nodes(kafka, served, tmp_path):
+    """Three nodes; `b` reaches the brokers through relays."""
+    running = Nodes(tmp_path, kafka, served)
+    running.start("a", f"@{served.seeds_file}")
+    running.start("b", file=running.relayed_file)
+    running.start("c")
+    yield running
+    kafka.network("open")
+    running.end()
+
+
+def ends_well(nodes):
+    again = nodes.finish()
+    assert {0} == {process.returncode for process in nodes.running.values()}
+    return again
+
+
+def length(nodes, name):
+    file = nodes.folder / name / "pages.jsonl"
+    return len(lines(file)) if file.exists() else 0
+
+
+@pytest.mark.parametrize("state", ["cut", "half"])
+def test_a_node_without_brokers_but_with_the_web_sends_nothing_after_its_tenure(nodes, kafka, state):
+    nodes.until(lambda: nodes.asked > BEGUN and length(nodes, "b"))
+    kafka.network(state)
+    nodes.for_seconds(BEYOND_TENURE)
+    before = length(nodes, "b")
+    nodes.for_seconds(3)
+    assert before == length(nodes, "b")
+    kafka.network("open")
+    # Its open requests and the pages that it had not noted are fetched again by the new owners.
+    assert ends_well(nodes) <= 2 * BEGUN
+
+
+def test_a_slow_broker_slows_its_node_and_loses_nothing(nodes, kafka):
+    nodes.until(lambda: nodes.asked > BEGUN)
+    kafka.network("slow")
+    nodes.for_seconds(BEYOND_TENURE)
+    kafka.network("open")
+    assert ends_well(nodes) <= 2 * BEGUN
+
+
+def test_a_network_that_comes_and_goes_loses_nothing(nodes, kafka):
+    nodes.until(lambda: nodes.asked > BEGUN)
+    for _ in range(4):
+        kafka.network("cut")
+        nodes.for_seconds(2)
+        kafka.network("open")
+        nodes.for_seconds(3)
+    assert ends_well(nodes) <= 2 * BEGUN
+
+
+def test_the_crawl_goes_on_without_object_storage(kafka, served, tmp_path, project):
+    with seaweed_server(project, tmp_path / "weed") as server:
+        server.make_bucket(BUCKET)
+        relay = Relay(int(server.address.rpartition(":")[2]))
+        nodes = Nodes(
+            tmp_path, kafka, served, objects=f"s3://{BUCKET}/x", **OWNER, AWS_ENDPOINT_URL=f"http://127.0.0.1:{relay.port}"
+        )  # fmt: skip
+        try:
+            nodes.start("a", f"@{served.seeds_file}")
+            nodes.start("b")
+            nodes.until(lambda: nodes.asked > BEGUN)
+            relay.state = "cut"
+            asked = nodes.asked
+            nodes.for_seconds(5)
+            assert nodes.asked > asked + HOSTS
+            relay.state = "open"
+            assert 0 == ends_well(nodes)
+            assert any(key.endswith(".json") and "/snapshots/" in key for key in server.keys(BUCKET))
+        finally:
+            nodes.end()
+            relay.close()
+
+
+def test_messages_that_are_no_links_or_come_twice_and_late_change_nothing(nodes):
+    nodes.until(lambda: nodes.asked > BEGUN)
+    brokers = Brokers(read_cluster_file(str(nodes.file)), client="poison")
+    try:
+        poison = [b"", b"\xff\xfe", b"{", b"[" * 90_000, os.urandom(5_000), b'{"from": 0, "links": [[1, 2]]}']
+        poison += [json.dumps({"url": url}).encode() for url in ("", "javascript:1", "http://[", "x" * 20_000)]
+        topic = brokers.file.topic("urls")
+        known = [octets for partition in range(8) for _, octets in brokers.records("urls", partition).read(0)]
+        assert known
+        for number, octets in enumerate([*poison, *reversed(known)]):
+            brokers.send(topic, number % 8, octets).offset()
+        words = brokers.records("words")
+        for octets in (
+            *poison,
+            b'{"ask":"urls","mark":"m","question":{"limit":"many"}}',
+            b'{"ask":"put","mark":"n","question":{}}',
+        ):
+            words.send(octets).offset()
+        assert ends_well(nodes) <= HOSTS
+        refused = [json.loads(octets) for _, octets in brokers.records("dead").read(0)]
+        assert len(refused) >= 6
+        assert all(one["reason"] for one in refused)
+    finally:
+        brokers.close()
+
+
+def test_a_limit_of_pages_is_kept_exactly_by_all_nodes(kafka, served, tmp_path):
+    nodes = Nodes(tmp_path, kafka, served)
+    try:
+        for name, seeds in (("a", [f"@{served.seeds_file}"]), ("b", [])):
+            nodes.start(name, *seeds, "--max-pages", "120")
+        nodes.until(lambda: all(process.poll() is not None for process in nodes.running.values()))
+        assert {3} == {process.returncode for process in nodes.running.values()}
+        assert 120 == sum(length(nodes, name) for name in "ab")
+    finally:
+        nodes.end()
