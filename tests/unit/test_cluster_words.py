@@ -255,6 +255,42 @@ def test_without_a_node_a_command_says_how_to_start_one_and_keeps_an_order(clust
         cluster.asking.ask("hosts", {})
 
 
+@pytest.mark.parametrize("seconds", [0.1, 1.0])
+def test_a_question_that_a_former_owner_left_is_asked_again(cluster, monkeypatch, seconds):
+    """The owner of a partition changes before it has answered: before or after its first message to this command."""
+    passed = iter(n * seconds for n in range(1_000))
+    monkeypatch.setattr(cluster_queries, "time", SimpleNamespace(monotonic=lambda: next(passed), sleep=lambda s: None))
+    cluster.fill()
+    turns = 0
+
+    def told(node, partition, epoch):
+        counts = [{"partition": partition, "epoch": epoch, "received": 0, "finished": False, "numbers": {}}]
+        cluster.brokers.words.append(json.dumps({"node": node, "at": 0, "round": turns, "counts": counts}).encode())
+
+    def reads():
+        nonlocal turns
+        turns += 1
+        cluster.brokers.reads = lambda: None  # the nodes read, too
+        if turns == 1 and seconds < 1:
+            told("one", 0, 1)
+        elif turns == 2:
+            cluster.close(0)
+            for _, answering in cluster.nodes:
+                while answering.read():
+                    pass
+            cluster.open(0, 1)
+        elif turns == 6:
+            told("two", 0, 2)
+        elif turns > 6:
+            cluster.turn()
+        cluster.brokers.reads = reads
+
+    cluster.brokers.reads = reads
+    assert cluster.asking.ask("verify", {}).ok
+    asked = [word for word in map(unpacked_word, cluster.brokers.words) if isinstance(word, Question)]
+    assert [[0, 1, 2, 3], [0]] == [word.partitions for word in asked]
+
+
 def test_a_word_is_the_file_of_a_cluster_by_its_end_unless_it_is_a_directory(tmp_path):
     (tmp_path / "crawl.toml").mkdir()
     assert is_cluster_file("cluster.toml")

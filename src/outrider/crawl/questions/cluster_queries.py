@@ -28,12 +28,14 @@ from outrider.limits import (
     CONTROL_ANSWER_SECONDS_MAX,
     CONTROL_PAGE_ROWS_MAX,
     CONTROL_SLOW_SECONDS_MAX,
+    NODE_COUNT_SECONDS,
     NODE_SILENT_SECONDS_MAX,
 )
 from outrider.url import UrlBatch, host_of
 
 _LISTS: Final = ("hosts", "urls")
 _POLL_SECONDS: Final = 0.1
+_FIRST_MESSAGE_SECONDS_MAX: Final = 3 * NODE_COUNT_SECONDS
 _REASONS: Final = ("ready", "leased", "resting", "network", "waiting", "blocked", "paused", "limit", "finished")
 """Reasons of `why-idle`: the first one that a partition has is that of the cluster."""
 
@@ -149,6 +151,7 @@ class ClusterQuestions:
         words.send(msgspec.json.encode(asked)).offset()
         found: dict[int, Answer] = {}
         nodes: set[str] = set()
+        owners = _Owners()
         began = time.monotonic()
         while len(found) < len(partitions):
             records = words.read(at)
@@ -159,6 +162,10 @@ class ClusterQuestions:
                     found.setdefault(word.partition, word)
                 elif isinstance(word, NodeMessage) and not word.ended:
                     nodes.add(word.node)
+                    newer = owners.newer(word, time.monotonic() - began)
+                    again = [number for number in asked.partitions or () if number in newer and number not in found]
+                    if again and not asked.is_order:  # an order waits in the topic for every next owner
+                        words.send(msgspec.json.encode(msgspec.structs.replace(asked, partitions=again))).offset()
             if not records:
                 self._check_time(asked, time.monotonic() - began, set(partitions) - set(found), nodes)
                 time.sleep(_POLL_SECONDS)
@@ -182,6 +189,25 @@ class ClusterQuestions:
                 f"{counted(len(missing) - 1, 'other one', 'other ones')}{kept}; `outrider status {self._file.path}` "
                 "shows which node has it"
             )
+
+
+class _Owners:
+    """The owners of partitions since a question, by the epochs of their messages. A node that gives a partition up may
+    leave a question unanswered, and the next owner begins after it."""
+
+    def __init__(self) -> None:
+        self._epochs: dict[int, int] = {}
+
+    def newer(self, word: NodeMessage, passed: float) -> set[int]:
+        """Returns the partitions whose owner has not heard the question. passed: the seconds since the question."""
+        found = set()
+        for one in word.counts:
+            known = self._epochs.get(one.partition)
+            # An owner sends a message each second: one that sends its first later was none when the question was sent.
+            if passed > _FIRST_MESSAGE_SECONDS_MAX if known is None else one.epoch > known:
+                found.add(one.partition)
+            self._epochs[one.partition] = max(one.epoch, known or 0)
+        return found
 
 
 def _cursor_of(after: object, partitions: int) -> tuple[int, str | None]:
