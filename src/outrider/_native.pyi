@@ -14,6 +14,7 @@ from outrider.kernels.page_columns import Followed, Given, Limits, LinkColumns, 
 from outrider.kernels.ready import Ready as Ready
 from outrider.kernels.robots import RobotsRules as RobotsRules
 from outrider.kernels.robots import RobotsText as RobotsText
+from outrider.kernels.robots import RobotsUsages as RobotsUsages
 from outrider.kernels.same_bodies import SameBodies as SameBodies
 from outrider.kernels.simhash import SimHashIndex as SimHashIndex
 from outrider.kernels.sitemap import Columns as SitemapColumns

@@ -27,6 +27,7 @@ from outrider.limits import (
     VALIDATOR_BYTES_MAX,
     WARC_MARK_BYTES,
 )
+from outrider.preferences import Preferences, UseLine
 
 Listed = TypeVar("Listed")
 Cell = TypeVar("Cell")
@@ -447,6 +448,7 @@ class Lease(msgspec.Struct, frozen=True):
     the validators are from. visits: the number of fetches that the site answered.
     unique_key: that of the link, in a crawl by unique keys. There `url` is the text of the link, and one that is not a
     URL has neither host nor authority.
+    about_uses: the lines of the robots.txt in force that say what the page may be used for.
     An errand of kind `address` has a URL of the form `dns:host` (RFC 4501) and no authority.
     """
 
@@ -477,6 +479,7 @@ class Lease(msgspec.Struct, frozen=True):
     gap_reason: str | None = None
     capacity: int = 1
     unique_key: bytes | None = None
+    about_uses: tuple[UseLine, ...] = ()
 
     def done(
         self,
@@ -618,6 +621,7 @@ class PageLine(msgspec.Struct, kw_only=True):
     distance: int | UnsetType = UNSET
     probe: str | UnsetType = UNSET
     directives: list[str | None] | UnsetType = UNSET
+    preferences: Preferences | UnsetType = UNSET
     links_left_out: int | UnsetType = UNSET
     tls: str | UnsetType = UNSET
     decoding: str | UnsetType = UNSET
@@ -926,7 +930,8 @@ class Explanation:
     the place of its last answer in the archive, the URL of which it is a copy, and the number of different bits of
     their SimHashes, None for the same bytes; a crawl knows these, a frontier without a crawl does not.
     next_fetch_at: when a page is visited again by its rule, or by its schedule. revisit: what the revisit rule knows of
-    a fetched page, None without a rule.
+    a fetched page, None without a rule. preferences: what its site says about its uses, None if it says nothing: its
+    robots.txt, and in a crawl also the last answer.
     """
 
     url: str
@@ -957,6 +962,7 @@ class Explanation:
     distance: int | None = None
     next_fetch_at: Instant | None = None
     revisit: RevisitStatus | None = None
+    preferences: Preferences | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Returns all of it as dicts and JSON values."""

@@ -679,6 +679,11 @@ METAS_PER_PAGE_MAX = 1_000  # pages have some dozens; a million would only cost 
 DIRECTIVES_PER_PAGE_MAX = 64  # robots metas define a dozen
 DIRECTIVE_CHARACTERS_MAX = 100  # the longest known, unavailable_after with a date, has half of that
 
+PREFERENCE_CHARACTERS_MAX = 8_192  # of one field or line about uses; known ones have less than a hundred
+PREFERENCE_LINES_MAX = 2_000  # of one field in the groups of an agent: as many as wildcards count
+PREFERENCE_STATEMENTS_MAX = 16  # lines of a field that are shown with a page; from here on, those with another answer
+PREFERENCE_TEXT_CHARACTERS_MAX = 500  # of a statement as it is shown
+
 HEADER_LINKS_MAX = 1_000  # links of the head of an answer
 HEADER_LINKS_BYTES_MAX = 64 << 10  # and the bytes of its Link fields that are read
 JPEG_SEGMENTS_MAX = 1_000  # looked at for the size of an image: photographs have some dozens before it

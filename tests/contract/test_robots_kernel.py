@@ -22,7 +22,7 @@ BOTH = both(Twin)
 SITE = "http://a.example"
 
 WORDS = "User-agent user-agent: Useragent Allow allow: DISALLOW: Disallow Disalow Crawl-delay: crawl delay"
-WORDS += " Content-Usage: Content-Signal:"
+WORDS += " Content-Usage: Content-Signal: Request-rate: Visit-time: 1/5 train-ai=n"
 WORDS += " Sitemap: noindex x : * foo foo/1 bar2 # #c / /a /b /a/b /* *a *a*b /a* /a$ $ /a*$ /%61 /%2f /%2F /%zz %"
 WORDS += " ?x=/ ?x=%2F /index.html /index.htm < | ü 3 0.5 1,5 99999999999999 1.x"
 PIECES = st.sampled_from([*WORDS.split(), " ", "\t", "\v", "\f", "\n", "\r", "\r\n", ": ", "\nAllow: ", "\nDisallow: "])
@@ -66,11 +66,21 @@ def told(kernel, body, lenient, urls, globs_max):
             lines.append(str(error))
     matchers = {token: text.rules(token, globs_max) for token in ("*", "foo", "none")}
     verdicts = {token: (len(one), [one.verdict(url) for url in urls]) for token, one in matchers.items()}
-    return text.records, text.agents, tokens, [text.delay(token) for token in tokens], text.sitemaps(), lines, verdicts
+    fields = ("content-usage", "content-signal", "request-rate", "visit-time", "allow")
+    remarks = {(token, name): text.remarks(token, name, globs_max) for token in ("*", "foo", "none") for name in fields}
+    usages = {token: text.usages(token, globs_max) for token in ("*", "foo", "none")}
+    uses = {token: (len(one), [one.lines(url) for url in urls]) for token, one in usages.items()}
+    delays = [text.delay(token) for token in tokens]
+    return text.records, text.agents, tokens, delays, text.sitemaps(), lines, verdicts, remarks, uses
+
+
+USAGES = st.lists(st.lists(PIECES, max_size=5).map("".join), max_size=8).map(
+    lambda values: ("User-agent: *\n" + "".join(f"Content-Usage: {value}\n" for value in values)).encode()
+)
 
 
 @WITHOUT_NATIVE
-@given(TEXTS | RULES, st.booleans(), st.lists(URLS, max_size=4), st.sampled_from([0, 1, 2_000]))
+@given(TEXTS | RULES | USAGES, st.booleans(), st.lists(URLS, max_size=4), st.sampled_from([0, 1, 2_000]))
 def test_the_kernel_and_its_twin_say_the_same(body, lenient, urls, globs_max):
     assert told(Twin, body, lenient, urls, globs_max) == told(NATIVE, body, lenient, urls, globs_max)
 

@@ -70,11 +70,12 @@ class House:
         self.settler = Settler(self.frontier, self.output, self.options, self.journal)
         self.frontier.discover(SEEDS)
 
-    def pages(self):
-        """Returns the leases of the pages. robots.txt was answered with 404 before."""
+    def pages(self, robots=None):
+        """Returns the leases of the pages. robots.txt was answered before: with these rules, or with 404."""
         errands = self.settler.turn([], 10).leases
         assert {Kind.ROBOTS} == {lease.kind for lease in errands}
-        return list(self.settler.turn([self.visit(lease, 404) for lease in errands], 10).leases)
+        told = {"status": 404} if robots is None else {"body": robots}
+        return list(self.settler.turn([self.visit(lease, **told) for lease in errands], 10).leases)
 
     def visit(self, lease, status=200, body=b"<title>x</title>", **more) -> Visit:
         now = self.frontier.now()
@@ -390,6 +391,26 @@ def test_the_directives_of_meta_and_header_are_in_the_line(tmp_path):
     body = b"<meta name=robots content='noarchive, max-snippet: 50'><a href=/a></a>"
     line, state = directed(tmp_path / "out", "noindex, max-snippet:20, otherbot: nofollow", body)
     assert (["max-snippet:20", "noarchive", "noindex"], State.QUEUED) == (line["directives"], state)
+
+
+def test_what_a_site_says_about_uses_is_in_the_line_by_source(tmp_path):
+    house = House(tmp_path / "out")
+    lease, *_ = house.pages(b"User-agent: *\nContent-Signal: ai-train=no\nContent-Usage: / ai-use=y\n")
+    headers = Headers((("Content-Type", "text/html"), ("Content-Usage", "search=n"), ("TDM-Reservation", "0")))
+    body = b"<meta name=robots content=noai><meta name=tdm-reservation content=1><meta name=tdm-policy content='http://p/P'>"
+    house.settler.settle([house.visit(lease, body=body, headers=headers)])
+    house.close()
+    said = house.lines()[0]["preferences"]
+    assert {"train-ai": "n", "ai-use": "n", "search": "n"} == said["uses"]
+    assert [
+        ("robots content-usage", "/ ai-use=y", 3),
+        ("robots content-signal", "ai-train=no", 2),
+        ("header content-usage", "search=n", None),
+        ("header tdm-reservation", "0", None),
+        ("noai", "noai", None),
+        ("meta tdm-reservation", "1", None),
+    ] == [(one["source"], one["text"], one.get("line")) for one in said["said"]]
+    assert "http://p/P" == said["said"][-1]["policy"]
 
 
 def test_links_of_a_nofollow_page_are_followed_if_the_settings_say_so(tmp_path):

@@ -91,11 +91,12 @@ def test_a_sitemap_line_does_not_end_a_group() -> None:
     assert not allows(body, "/")
 
 
-def test_a_crawl_delay_line_ends_the_list_of_agents() -> None:
-    """Otherwise "User-agent: * / Crawl-delay: 5 / User-agent: BadBot / Disallow: /" would close the site for all
-    agents."""
-    body = "User-agent: *\nCrawl-delay: 5\nUser-agent: BadBot\nDisallow: /\n"
-    assert [True, False] == [allows(body, "/"), allows(body, "/", "BadBot")]
+@pytest.mark.parametrize("line", ["Crawl-delay: 5", "Request-rate: 1/5", "Visit-time: 0600-0845", "noindex: /", "x"])
+def test_lines_that_rfc_9309_does_not_define_end_no_list_of_agents(line: str) -> None:
+    """Section 2.2.4: they must not interfere with the records that it defines."""
+    body = f"User-agent: *\n{line}\nUser-agent: BadBot\nDisallow: /\n"
+    assert [False, False] == [allows(body, "/"), allows(body, "/", "BadBot")]
+    assert [["*", "BadBot"]] == [group["agents"] for group in groups_of(body)]
 
 
 @pytest.mark.parametrize("line", ["Content-Signal: ai-train=no", "content-usage: train-ai=n", "Content-Usage: /a ai=y"])
@@ -210,7 +211,7 @@ def test_the_largest_crawl_delay_of_an_agent_applies() -> None:
 
 
 def test_an_agent_with_a_group_of_its_own_ignores_the_delay_of_all_agents() -> None:
-    rules = Rules.parse(b"User-agent: *\nCrawl-delay: 5\n\nUser-agent: FooBot\nDisallow: /x\n")
+    rules = Rules.parse(b"User-agent: *\nCrawl-delay: 5\nAllow: /\n\nUser-agent: FooBot\nDisallow: /x\n")
     assert [None, 5.0] == [rules.crawl_delay("FooBot"), rules.crawl_delay("OtherBot")]
 
 

@@ -549,7 +549,7 @@ mod _native {
     #[pymodule_export]
     use super::ready::Ready;
     #[pymodule_export]
-    use super::robots::{robots_verdicts, RobotsRules, RobotsText};
+    use super::robots::{robots_verdicts, RobotsRules, RobotsText, RobotsUsages};
     #[pymodule_export]
     use super::same_bodies::SameBodies;
     #[pymodule_export]

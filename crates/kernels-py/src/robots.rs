@@ -1,4 +1,4 @@
-//! `RobotsText` and `RobotsRules`: a robots.txt in, the deciding lines of URLs out.
+//! `RobotsText`, `RobotsRules` and `RobotsUsages`: a robots.txt in, the deciding lines of URLs out.
 
 use std::borrow::Cow;
 
@@ -65,6 +65,20 @@ impl RobotsText {
         let kernel = token.py().detach(|| self.kernel.rules(&octets, globs_max));
         Ok(RobotsRules { kernel })
     }
+
+    fn remarks<'py>(
+        &self,
+        token: &Bound<'py, PyString>,
+        name: &str,
+        lines_max: usize,
+    ) -> PyResult<Vec<(u32, Bound<'py, PyBytes>)>> {
+        let found = self.kernel.remarks(&octets_of(token)?, name, lines_max);
+        Ok(found.iter().map(|(line, value)| (*line, PyBytes::new(token.py(), value))).collect())
+    }
+
+    fn usages(&self, token: &Bound<'_, PyString>, lines_max: usize) -> PyResult<RobotsUsages> {
+        Ok(RobotsUsages { kernel: self.kernel.usages(&octets_of(token)?, lines_max) })
+    }
 }
 
 /// Bytes of a Python object before what it holds.
@@ -92,6 +106,31 @@ impl RobotsRules {
 
     fn __repr__(&self) -> String {
         format!("<RobotsRules {} rules, {} bytes>", self.kernel.len(), self.memory_bytes())
+    }
+}
+
+#[pyclass(module = "outrider._native", frozen)]
+pub(crate) struct RobotsUsages {
+    kernel: kernel::Usages,
+}
+
+#[pymethods]
+impl RobotsUsages {
+    fn __len__(&self) -> usize {
+        self.kernel.len()
+    }
+
+    #[getter]
+    fn memory_bytes(&self) -> usize {
+        PYTHON_BYTES + self.kernel.memory_bytes()
+    }
+
+    fn lines(&self, url: &Bound<'_, PyString>) -> PyResult<Vec<u32>> {
+        Ok(self.kernel.lines(&octets_of(url)?))
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<RobotsUsages {} lines, {} bytes>", self.kernel.len(), self.memory_bytes())
     }
 }
 

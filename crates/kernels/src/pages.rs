@@ -557,6 +557,9 @@ fn language_tag(declared: &str) -> Option<String> {
     fit.then(|| tag.to_owned())
 }
 
+/// The metas of TDMRep, which are directives with a value.
+const RESERVATIONS: [&str; 2] = ["tdm-reservation", "tdm-policy"];
+
 /// The directives of metas that speak to all robots or to the agent, the first ones in order of their letters; None
 /// where letters beyond ASCII would have to be lowered.
 fn directives(
@@ -567,13 +570,19 @@ fn directives(
     let mut found = Vec::new();
     for (name, content) in metas {
         let name = name.trim_matches(is_blank);
-        if name != "robots" && Some(name) != agent {
+        let reserves = RESERVATIONS.contains(&name);
+        if name != "robots" && Some(name) != agent && !reserves {
             continue;
         }
         let most = limits.directives * limits.directive_characters;
         let mut content: String = content.chars().take(most).collect();
         if !content.is_ascii() {
             return None;
+        }
+        if reserves {
+            // The path of a policy's URL may have capitals.
+            found.push(format!("{name}:{}", content.trim_matches(is_blank)));
+            continue;
         }
         content.make_ascii_lowercase();
         for part in content.split(',') {

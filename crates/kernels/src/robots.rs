@@ -7,6 +7,8 @@
 //!              rule among itself and those: the longest that fits a URL decides for all
 //!   whole      patterns that a URL must equal ("$" and no wildcard)
 //!   globs      patterns with a wildcard within, the strongest first; the first that matches ends the search
+//!
+//! The Content-Usage lines of an agent are one list, the strongest first: of equal ones every line counts.
 
 use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
@@ -24,6 +26,10 @@ enum Field {
     Disallow,
     Delay,
     Sitemap,
+    Usage,
+    Signal,
+    Rate,
+    Visit,
     Other,
 }
 
@@ -44,14 +50,26 @@ const FIELDS: [(&[u8], Field); 23] = [
     (b"sitemap", Field::Sitemap),
     (b"sitemaps", Field::Sitemap),
     (b"site-map", Field::Sitemap),
-    (b"request-rate", Field::Other),
-    (b"request rate", Field::Other),
-    (b"visit-time", Field::Other),
-    (b"visit time", Field::Other),
+    (b"request-rate", Field::Rate),
+    (b"request rate", Field::Rate),
+    (b"visit-time", Field::Visit),
+    (b"visit time", Field::Visit),
     (b"noindex", Field::Other),
-    (b"content-usage", Field::Other),
-    (b"content-signal", Field::Other),
+    (b"content-usage", Field::Usage),
+    (b"content-signal", Field::Signal),
 ];
+
+/// The field of a name whose lines `Text::remarks` gives.
+fn remarked(name: &str) -> Option<Field> {
+    match name {
+        "content-usage" => Some(Field::Usage),
+        "content-signal" => Some(Field::Signal),
+        "request-rate" => Some(Field::Rate),
+        "visit-time" => Some(Field::Visit),
+        _ => None,
+    }
+}
+
 const FIELD_OCTETS_MAX: usize = 14;
 
 struct Rule {
@@ -67,12 +85,22 @@ struct Group {
     delay: Option<f64>,
 }
 
+/// A line of a group that is no rule of access.
+struct Remark {
+    group: u32,
+    field: Field,
+    line: u32,
+    start: u32,
+    length: u32,
+}
+
 /// The records of one robots.txt.
 pub struct Text {
     text: Vec<u8>,
     lenient: bool,
     rules: Vec<Rule>,
     groups: Vec<Group>,
+    remarks: Vec<Remark>,
     tokens: HashMap<Vec<u8>, Vec<u32>>,
     sitemaps: Vec<(usize, usize)>,
     records: usize,
@@ -88,6 +116,7 @@ impl Text {
             lenient,
             rules: Vec::new(),
             groups: vec![Group { first: 0, end: 0, delay: None }],
+            remarks: Vec::new(),
             tokens: HashMap::new(),
             sitemaps: Vec::new(),
             records: 0,
@@ -126,15 +155,25 @@ impl Text {
                         read.sitemaps.push(value);
                     }
                 }
-                Field::Delay | Field::Other => {
-                    agents_go_on = agents_go_on && lenient;
-                    if field == Field::Delay {
-                        if let Some(delay) = seconds(&text[value.0..value.1]) {
-                            let group = read.last_group();
-                            group.delay = Some(group.delay.map_or(delay, |known| known.max(delay)));
-                        }
+                Field::Delay => {
+                    if let Some(delay) = seconds(&text[value.0..value.1]) {
+                        let group = read.last_group();
+                        group.delay = Some(group.delay.map_or(delay, |known| known.max(delay)));
                     }
                 }
+                Field::Usage | Field::Signal | Field::Rate | Field::Visit => {
+                    if matches!(field, Field::Usage | Field::Signal) {
+                        agents_go_on = agents_go_on && lenient;
+                    }
+                    read.remarks.push(Remark {
+                        group: (read.groups.len() - 1) as u32,
+                        field,
+                        line: read.lines as u32,
+                        start: value.0 as u32,
+                        length: (value.1 - value.0) as u32,
+                    });
+                }
+                Field::Other => {}
             }
         }
         read.text = text;
@@ -190,6 +229,52 @@ impl Text {
     #[must_use]
     pub fn delay(&self, token: &[u8]) -> Option<f64> {
         self.groups_of(token).filter_map(|group| group.delay).reduce(f64::max)
+    }
+
+    fn remarks_of(&self, token: &[u8], field: Field) -> impl Iterator<Item = &Remark> {
+        let groups: &[u32] = self.tokens.get(token).map_or(&[], Vec::as_slice);
+        self.remarks.iter().filter(move |remark| {
+            // A Content-Signal line before the first agent is about the whole file.
+            remark.field == field
+                && (groups.binary_search(&remark.group).is_ok()
+                    || (remark.group == 0 && field == Field::Signal))
+        })
+    }
+
+    /// The first so many lines of one field that count for a token, as number and value; none for another field.
+    #[must_use]
+    pub fn remarks(&self, token: &[u8], name: &str, lines_max: usize) -> Vec<(u32, &[u8])> {
+        let Some(field) = remarked(name) else { return Vec::new() };
+        let found = self.remarks_of(token, field).take(lines_max);
+        found.map(|remark| (remark.line, self.value(remark))).collect()
+    }
+
+    fn value(&self, remark: &Remark) -> &[u8] {
+        &self.text[remark.start as usize..][..remark.length as usize]
+    }
+
+    /// The first so many Content-Usage lines that count for a token.
+    #[must_use]
+    pub fn usages(&self, token: &[u8], lines_max: usize) -> Usages {
+        let mut found = Usages { arena: Vec::new(), patterns: Vec::new(), lenient: self.lenient };
+        for remark in self.remarks_of(token, Field::Usage).take(lines_max) {
+            let value = self.value(remark);
+            let end = value.iter().position(|octet| matches!(octet, b' ' | b'\t'));
+            let path = match value.first() {
+                Some(b'/') => &value[..end.unwrap_or(value.len())],
+                _ => &[],
+            };
+            let anchored = path.last() == Some(&b'$');
+            let raw = &path[..path.len() - usize::from(anchored)];
+            let start = found.arena.len();
+            let (octets, anchored) = spell_pattern(raw, anchored, self.lenient, &mut found.arena);
+            let (end, line) = (found.arena.len(), remark.line);
+            found.patterns.push(Pattern { start, end, octets, line, allow: false, anchored });
+        }
+        found.patterns.sort_by_key(|pattern| std::cmp::Reverse(pattern.octets));
+        found.arena.shrink_to_fit();
+        found.patterns.shrink_to_fit();
+        found
     }
 
     /// The values of the sitemap lines, in order.
@@ -405,6 +490,33 @@ struct Pattern {
     anchored: bool,
 }
 
+/// Writes a pattern as it is compared; gives its octets, and whether a URL must end where it ends.
+fn spell_pattern(raw: &[u8], anchored: bool, lenient: bool, into: &mut Vec<u8>) -> (u32, bool) {
+    let start = into.len();
+    let mut octets = usize::from(anchored);
+    let mut in_query = false;
+    let mut at = 0;
+    while at < raw.len() {
+        if raw[at] == b'*' {
+            if into.len() == start || into.last() != Some(&STAR) {
+                into.push(STAR);
+            }
+            octets += 1;
+            at += 1;
+            continue;
+        }
+        let (taken, weight) = spell(raw, at, lenient, in_query, into);
+        in_query |= raw[at] == b'?';
+        octets += weight;
+        at += taken;
+    }
+    if into.len() > start && into.last() == Some(&STAR) {
+        into.pop(); // a wildcard at the end says what the end says
+        return (octets as u32, false);
+    }
+    (octets as u32, anchored)
+}
+
 /// Rules that are being gathered: their patterns lie in one arena.
 #[derive(Default)]
 struct Making {
@@ -433,36 +545,16 @@ impl Making {
     fn add_pattern(
         &mut self,
         raw: &[u8],
-        mut anchored: bool,
+        anchored: bool,
         allow: bool,
         line: u32,
         lenient: bool,
         globs_max: usize,
     ) {
         let start = self.arena.len();
-        let mut octets = usize::from(anchored);
-        let mut in_query = false;
-        let mut at = 0;
-        while at < raw.len() {
-            if raw[at] == b'*' {
-                if self.arena.len() == start || self.arena.last() != Some(&STAR) {
-                    self.arena.push(STAR);
-                }
-                octets += 1;
-                at += 1;
-                continue;
-            }
-            let (taken, weight) = spell(raw, at, lenient, in_query, &mut self.arena);
-            in_query |= raw[at] == b'?';
-            octets += weight;
-            at += taken;
-        }
-        if self.arena.len() > start && self.arena.last() == Some(&STAR) {
-            self.arena.pop(); // a wildcard at the end says what the end says
-            anchored = false;
-        }
+        let (octets, anchored) = spell_pattern(raw, anchored, lenient, &mut self.arena);
         let mut rule =
-            Pattern { start, end: self.arena.len(), octets: octets as u32, line, allow, anchored };
+            Pattern { start, end: self.arena.len(), octets, line, allow, anchored };
         if let Some(star) = self.arena[start..].iter().position(|&octet| octet == STAR) {
             let known = (self.arena[start..].to_vec(), anchored, allow, rule.octets);
             if self.globs.len() >= globs_max {
@@ -636,20 +728,14 @@ impl Rules {
         if self.is_empty() {
             return 0;
         }
-        let path = path_of(url);
-        let mut spelled = Vec::with_capacity(path.len() + 1);
-        spell_path(path, self.lenient, false, &mut spelled);
+        let [spelled, in_query] = spellings(path_of(url), self.lenient);
         if spelled == b"/robots.txt" {
             return 0;
         }
         let mut best = None;
         self.look(&spelled, &mut best);
-        if !self.lenient && path.contains(&b'?') && path.contains(&b'%') {
-            let mut in_query = Vec::with_capacity(spelled.len());
-            spell_path(path, false, true, &mut in_query);
-            if in_query != spelled {
-                self.look(&in_query, &mut best);
-            }
+        if !in_query.is_empty() {
+            self.look(&in_query, &mut best);
         }
         best.map_or(0, |ruling| i64::from(ruling.verdict))
     }
@@ -667,13 +753,11 @@ impl Rules {
         if let Ok(at) = self.whole.binary_search_by(|ruling| self.text(ruling).cmp(path)) {
             take(&self.whole[at]);
         }
-        // A path without a byte beyond ASCII: it is escaped.
-        let Ok(text) = std::str::from_utf8(path) else { return };
         for glob in &self.globs {
             if best.is_some_and(|known| known.best() >= glob.ruling.best()) {
                 break;
             }
-            if self.fits(glob, text) {
+            if matches(self.text(&glob.ruling), glob.anchored, path) {
                 *best = Some(&glob.ruling);
                 break;
             }
@@ -692,22 +776,91 @@ impl Rules {
         }
         Some(prefix)
     }
+}
 
-    /// Whether a glob matches from the path's first octet. Each part between wildcards is taken where it comes first;
-    /// `str::find` takes time linear in the path, whatever the pattern.
-    fn fits(&self, glob: &Glob, path: &str) -> bool {
-        let Ok(pattern) = std::str::from_utf8(self.text(&glob.ruling)) else { return false };
-        let mut parts = pattern.split(STAR as char);
-        let Some(mut rest) = parts.next().and_then(|first| path.strip_prefix(first)) else {
-            return false;
-        };
-        let last = if glob.anchored { parts.next_back() } else { None };
-        for part in parts {
-            let Some(at) = rest.find(part) else { return false };
-            rest = &rest[at + part.len()..];
-        }
-        last.is_none_or(|last| rest.ends_with(last))
+/// The Content-Usage lines of one agent, the strongest path first.
+pub struct Usages {
+    arena: Vec<u8>,
+    patterns: Vec<Pattern>,
+    lenient: bool,
+}
+
+impl Usages {
+    /// The number of lines.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.patterns.len()
     }
+
+    /// Whether there is no line.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.patterns.is_empty()
+    }
+
+    /// The bytes that the lines take.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        size_of::<Self>() + self.arena.capacity() + self.patterns.capacity() * size_of::<Pattern>()
+    }
+
+    /// The numbers of the lines whose path matches an absolute URL with the most octets, in order.
+    #[must_use]
+    pub fn lines(&self, url: &[u8]) -> Vec<u32> {
+        if self.is_empty() {
+            return Vec::new();
+        }
+        let [spelled, in_query] = spellings(path_of(url), self.lenient);
+        let mut octets = None;
+        let mut found = Vec::new();
+        for pattern in &self.patterns {
+            if octets.is_some_and(|most| pattern.octets < most) {
+                break;
+            }
+            let text = &self.arena[pattern.start..pattern.end];
+            if matches(text, pattern.anchored, &spelled)
+                || (!in_query.is_empty() && matches(text, pattern.anchored, &in_query))
+            {
+                octets = Some(pattern.octets);
+                found.push(pattern.line);
+            }
+        }
+        found.sort_unstable();
+        found
+    }
+}
+
+/// A path as it is compared, and also in the spelling of its query, empty where that is the same.
+fn spellings(path: &[u8], lenient: bool) -> [Vec<u8>; 2] {
+    let mut spelled = Vec::with_capacity(path.len() + 1);
+    spell_path(path, lenient, false, &mut spelled);
+    let mut in_query = Vec::new();
+    if !lenient && path.contains(&b'?') && path.contains(&b'%') {
+        spell_path(path, false, true, &mut in_query);
+        if in_query == spelled {
+            in_query.clear();
+        }
+    }
+    [spelled, in_query]
+}
+
+/// Whether a pattern matches from the path's first octet. Each part between wildcards is taken where it comes first;
+/// `str::find` takes time linear in the path, whatever the pattern. Both are ASCII: other octets are escaped.
+fn matches(pattern: &[u8], anchored: bool, path: &[u8]) -> bool {
+    let (Ok(pattern), Ok(path)) = (std::str::from_utf8(pattern), std::str::from_utf8(path)) else {
+        return false;
+    };
+    let mut parts = pattern.split(STAR as char);
+    let Some(mut rest) = parts.next().and_then(|first| path.strip_prefix(first)) else {
+        return false;
+    };
+    let Some(last) = parts.next_back() else { return !anchored || rest.is_empty() };
+    let open = if anchored { None } else { Some(last) };
+    for part in parts.chain(open) {
+        let Some(at) = rest.find(part) else { return false };
+        rest = &rest[at + part.len()..];
+    }
+    !anchored || rest.ends_with(last)
 }
 
 /// The path and the query of an absolute URL, without a fragment; without its "/" where there is none.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from outrider.crawl.output.terminal import safe
 from outrider.crawl.setup.instants import is_instant, moment
@@ -69,6 +70,19 @@ def named(values: Mapping[str, object], indent: str = "") -> Iterator[str]:
             yield from (f"{indent}  {line}" for line in table(value, columns))
         else:
             yield f"{indent}{label:<{width}}  {shown(str(name), value)}"
+
+
+def preference_lines(preferences: Mapping[str, Any] | None) -> Iterator[str]:
+    """Yields what a site says about the uses of a page: the strictest answers, and each statement with its source."""
+    if not preferences:
+        return
+    answers = ", ".join(f"{use}={answer}" for use, answer in preferences["uses"].items())
+    yield from named({"uses": answers or "no answer"})
+    for one in preferences["said"]:
+        place = f"{one['source']}, line {one['line']}" if one.get("line") else one["source"]
+        fault = f" (says nothing: {one['fault']})" if one.get("fault") else ""
+        policy = f" (policy {one['policy']})" if one.get("policy") else ""
+        yield from named({"stated by": f"{place}: {one['text']}{policy}{fault}"})
 
 
 def _is_rows(value: object) -> bool:

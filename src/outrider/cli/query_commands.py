@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from outrider.cli.help import HelpfulCommand
-from outrider.cli.layout import machine_text, named, shown, table
+from outrider.cli.layout import machine_text, named, preference_lines, shown, table
 from outrider.cli.server_access import asks_a_server
 from outrider.crawl.output.progress import eta_text
 from outrider.crawl.output.summary import counted
@@ -285,6 +285,7 @@ def _archived(found: Mapping[str, Any]) -> Iterator[str]:
     told |= {part["name"]: f"{part['value']:.3g} × {part['weight']:.3g}" for part in parts}
     if told:
         yield from named({"priority by": told})
+    yield from preference_lines(found.get("preferences"))
     if found.get("archived") is not None:
         yield from named({"archived": found["archived"]})
     if found.get("duplicate_of") is not None:

@@ -13,8 +13,10 @@ import sys
 from typing import Any
 
 import click
+import msgspec
 
 from outrider.cli.help import HelpfulGroup
+from outrider.cli.layout import preference_lines
 from outrider.cli.settings import setting_options, typed_flags
 from outrider.crawl.output.terminal import safe, say
 from outrider.crawl.questions.manual_requests import ManualRequests, SiteRules
@@ -45,6 +47,8 @@ def robots() -> None:
 def check(source: str, urls: tuple[str, ...], agent: str | None, lenient: bool, as_json: bool, **flags: Any) -> int:
     """Show whether a robots.txt allows each URL, and by which line.
 
+    It also shows what the file says about the uses of an allowed URL.
+
     FILE is a robots.txt, or - for standard input. If you give the URL of a site, its robots.txt is fetched. The URLs to
     check may be paths.
     """
@@ -70,6 +74,7 @@ def check(source: str, urls: tuple[str, ...], agent: str | None, lenient: bool, 
 
 def _line(found: SiteRules, agent: str, url: str, as_json: bool) -> str:
     allowed, line = found.rules.allowed(agent, url), found.rules.explain(agent, url)
+    said = found.rules.about_uses(agent, url)
     if found.rules is REFUSE_ALL:
         line = None
     if as_json:
@@ -80,6 +85,7 @@ def _line(found: SiteRules, agent: str, url: str, as_json: bool) -> str:
             "line": None if line is None else line.number,
             "rule": line,
             "crawl_delay": found.rules.crawl_delay(agent),
+            "preferences": msgspec.to_builtins(said) if said.said else None,
             "records": 0 if found.rules is REFUSE_ALL else found.rules.records,
             "status": found.status,
             "reason": found.why or None,
@@ -89,7 +95,8 @@ def _line(found: SiteRules, agent: str, url: str, as_json: bool) -> str:
     by = "no line matches" if allowed else "robots.txt cannot be read"
     if line is not None:
         by = f"line {line.number}: {line}"
-    return safe(f"{word}  {url}  {by}")
+    uses = preference_lines(msgspec.to_builtins(said)) if said.said else ()
+    return "\n".join([safe(f"{word}  {url}  {by}"), *uses])
 
 
 def _read(path: str, lenient: bool) -> SiteRules:

@@ -38,6 +38,7 @@ from outrider.limits import (
     SERVICE_TEXT_CHARACTERS_MAX,
     SERVICE_WAIT_SECONDS_MAX,
 )
+from outrider.preferences import UseLine
 
 _TTL_MS_MAX = int(LEASE_SECONDS_MAX * 1000)
 _ERRANDS = [row.kind.value for row in OF_CALLERS.values()]
@@ -172,7 +173,8 @@ class Record(_OfRecord, frozen=True, kw_only=True):  # type: ignore[misc, call-a
     """One leased URL. `kind`: page, robots (fetch this robots.txt) or address (find the host's address). `key`: of its
     queue. Instants in `_us` are microseconds since 1970 by the server's clock; `ended_before_us`: the end of the last
     request to this host, `gap_seconds`: the required gap, by the rule `gap_reason`. `capacity`: the number of requests
-    to this host that may be open at once, this one included. `digest`: of the content at the last visit, in base64."""
+    to this host that may be open at once, this one included. `digest`: of the content at the last visit, in base64.
+    `about_uses`: number, field and value of the lines of the robots.txt that say what the page may be used for."""
 
     url: str
     token: int
@@ -196,6 +198,7 @@ class Record(_OfRecord, frozen=True, kw_only=True):  # type: ignore[misc, call-a
     gap_seconds: float | None = None
     gap_reason: str | None = None
     capacity: int = 1
+    about_uses: tuple[UseLine, ...] = ()
 
 
 class Leased(Struct, frozen=True):

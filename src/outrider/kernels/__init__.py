@@ -67,7 +67,7 @@ _FUNCTIONS = (
     *("SameBodies", "SimHashIndex"),
     *("find_keys", "pack_keys", "sort_keys", "unpack_keys"),
     *("FetchEngine", "FetchLimits"),
-    *("RobotsRules", "RobotsText", "robots_verdicts", "shapes_of"),
+    *("RobotsRules", "RobotsText", "RobotsUsages", "robots_verdicts", "shapes_of"),
     *("decode_text", "read_html", "read_pages", "read_sitemap_xml"),
     *("count_leases", "kinds_of", "pack_heads", "settle_shared_turns", "settle_turns"),
     *("shuffle_columns", "unpack_heads"),
@@ -93,7 +93,7 @@ if TYPE_CHECKING or _IN_USE == "python":
     from outrider.kernels.pages import PagesRead, read_pages
     from outrider.kernels.planes import pack_heads, shuffle_columns, unpack_heads
     from outrider.kernels.ready import Ready
-    from outrider.kernels.robots import RobotsRules, RobotsText, robots_verdicts
+    from outrider.kernels.robots import RobotsRules, RobotsText, RobotsUsages, robots_verdicts
     from outrider.kernels.same_bodies import SameBodies
     from outrider.kernels.shapes import shapes_of
     from outrider.kernels.simhash import SimHashIndex, simhash_of_text
@@ -127,6 +127,7 @@ else:
         Ready,
         RobotsRules,
         RobotsText,
+        RobotsUsages,
         SameBodies,
         SimHashIndex,
         Timetable,
@@ -207,6 +208,7 @@ __all__ = [
     "SimHashIndex",
     "RobotsRules",
     "RobotsText",
+    "RobotsUsages",
     "Timetable",
     "count_leases",
     "crc32c",

@@ -83,6 +83,8 @@ HTML, XHTML, TEXT = 0, 1, 2
 AS_SAID, ALL, NONE = 0, 1, 2
 """Which links are followed: those that neither the page nor their rel forbids; all; or no link, because a header field
 of the page forbids it."""
+RESERVATIONS = ("tdm-reservation", "tdm-policy")
+"""The metas of TDMRep, which are directives with a value (docs/decisions/permission.md)."""
 UNFOLLOWED = ("nofollow", "ugc", "sponsored")
 """The rels of links that a page does not vouch for: they are recorded only."""
 Given = tuple[Bytes, str, str | None, int, int]
@@ -170,10 +172,14 @@ def language_of(declared: str | None) -> str | None:
 
 
 def directives_of(metas: Iterable[tuple[str, str]], agent: str | None, limits: PagesLimits) -> list[str]:
-    """Returns the directives of the metas named robots or `agent` (in lower case), in lower case: the first ones in
-    alphabetical order. The strictest of several applies, so they are simply joined."""
+    """Returns the directives of the metas named robots or `agent` (in lower case), in lower case, and the metas of
+    TDMRep as "name:content": the first ones in alphabetical order. The strictest of several applies, so they are simply
+    joined."""
     found: set[str] = set()
-    for content in robots_metas(metas, agent, limits):
+    for name, content in robots_metas(metas, agent, limits):
+        if name in RESERVATIONS:  # the path of a policy's URL may have capitals
+            found.add(f"{name}:{content.strip()}")
+            continue
         for part in content.lower().split(","):
             words = part.split()
             # "noindex nofollow" without a comma is common; "max-snippet: 50" is one directive.
@@ -181,10 +187,11 @@ def directives_of(metas: Iterable[tuple[str, str]], agent: str | None, limits: P
     return sorted(word for word in found if len(word) <= limits.directive_characters)[: limits.directives]
 
 
-def robots_metas(metas: Iterable[tuple[str, str]], agent: str | None, limits: PagesLimits) -> list[str]:
-    """The contents of the metas that speak to the agent, as far as they are looked at."""
+def robots_metas(metas: Iterable[tuple[str, str]], agent: str | None, limits: PagesLimits) -> list[tuple[str, str]]:
+    """The names and contents of the metas that speak to the agent, as far as they are looked at."""
     most = limits.directives * limits.directive_characters
-    return [content[:most] for name, content in metas if name.strip() in ("robots", agent)]
+    named = [(name.strip(), content[:most]) for name, content in metas]
+    return [(name, content) for name, content in named if name in ("robots", agent, *RESERVATIONS)]
 
 
 def leads_nowhere(robots: Sequence[str] | frozenset[str]) -> bool:

@@ -162,7 +162,7 @@ class _OddError(Exception):
 def _html(found: Columns, url: str, limits: PagesLimits, agent: str | None) -> _PageContent:
     """Raises _OddError."""
     metas, asked, written_base, title, language, text, left_out = found[10:]
-    if not _is_canonical(url) or not all(content.isascii() for content in robots_metas(metas, agent, limits)):
+    if not _is_canonical(url) or not all(content.isascii() for _, content in robots_metas(metas, agent, limits)):
         raise _OddError
     base = None
     if written_base is not None and len(written_base) <= limits.base_characters:

@@ -4,6 +4,9 @@ A text is read once, line by line: `RobotsText` has the lines that are records, 
 (RFC 9309 section 2.2). `RobotsText.rules` prepares the rules of one token, `RobotsRules`, which are small and do not
 refer to other groups. A site's text never becomes a regular expression, and a rule needs time linear in the URL.
 
+Lines of a group that say something else than a rule, as Content-Usage, are returned with their numbers. Of these, only
+Content-Usage and Content-Signal end a list of agents (docs/decisions/robots.md).
+
 Both sides of a comparison are spelled alike (section 2.2.2):
 
     %7E, %3B     an escaped octet that is unreserved, or reserved but not one of / ? # & = %, becomes the octet itself
@@ -11,8 +14,8 @@ Both sides of a comparison are spelled alike (section 2.2.2):
     space, ü, <  octets that no URI may contain are escaped
     ?u=%2F       after a "?" the escapes of / and ? also become these octets: a URL is compared in that spelling too
 
-The lenient reading is that of Google's parser: it decodes no escape and keeps the text as printed, and "Crawl-delay"
-does not end a list of agents. Where an allowed "/dir/index.html" allows /dir/ too, in the lenient reading each page
+The lenient reading is that of Google's parser: it decodes no escape and keeps the text as printed, and only "Allow" and
+"Disallow" end a list of agents. Where an allowed "/dir/index.html" allows /dir/ too, in the lenient reading each page
 there whose name begins with "index.htm" does so.
 """
 
@@ -29,17 +32,21 @@ ANYBODY = b"*"
 LINE_OCTETS_MAX = 16_664
 """Octets of a line that are read, eight times 2,083: where Google's parser cuts."""
 
-_AGENT, _ALLOW, _DISALLOW, _DELAY, _SITEMAP, _OTHER = range(6)
+_AGENT, _ALLOW, _DISALLOW, _DELAY, _SITEMAP, _USAGE, _SIGNAL, _RATE, _VISIT, _OTHER = range(10)
 _FIELDS = {
     **dict.fromkeys((b"user-agent", b"useragent", b"user agent"), _AGENT),
     b"allow": _ALLOW,
     **dict.fromkeys((b"disallow", b"dissallow", b"dissalow", b"disalow", b"diasllow", b"disallaw"), _DISALLOW),
     **dict.fromkeys((b"crawl-delay", b"crawldelay", b"crawl delay"), _DELAY),
     **dict.fromkeys((b"sitemap", b"sitemaps", b"site-map"), _SITEMAP),
-    # Records that only some crawlers read, but inside groups: like a rule they end the list of agents.
-    **dict.fromkeys((b"request-rate", b"request rate", b"visit-time", b"visit time", b"noindex"), _OTHER),
-    **dict.fromkeys((b"content-usage", b"content-signal"), _OTHER),
+    **dict.fromkeys((b"request-rate", b"request rate"), _RATE),
+    **dict.fromkeys((b"visit-time", b"visit time"), _VISIT),
+    b"noindex": _OTHER,
+    b"content-usage": _USAGE,
+    b"content-signal": _SIGNAL,
 }
+_REMARKED = {"content-usage": _USAGE, "content-signal": _SIGNAL, "request-rate": _RATE, "visit-time": _VISIT}
+_END_AGENTS = frozenset({_USAGE, _SIGNAL})  # as "Allow" and "Disallow" do
 _BLANK = b" \t\v\f"
 _LETTERS = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-_")
 _DIGITS = frozenset(b"0123456789")
@@ -67,6 +74,7 @@ class RobotsText:
         self._delays: list[float | None] = [None]
         self._tokens: dict[bytes, list[int]] = {}
         self._sitemaps: list[bytes] = []
+        self._remarks: list[tuple[int, int, int, bytes]] = []  # group, field, number of the line, value
         self._records = 0
         agents_go_on = False
         for number in range(len(self._lines)):
@@ -88,11 +96,13 @@ class RobotsText:
             elif field == _SITEMAP:
                 if value:
                     self._sitemaps.append(value)
-            else:
-                agents_go_on = agents_go_on and lenient
-                delay = _delay(value) if field == _DELAY else None
+            elif field == _DELAY:
+                delay = _delay(value)
                 if delay is not None:
                     self._delays[-1] = max(delay, self._delays[-1] or 0.0)
+            elif field != _OTHER:
+                agents_go_on = agents_go_on and (lenient or field not in _END_AGENTS)
+                self._remarks.append((len(self._groups) - 1, field, number + 1, value))
 
     def _line(self, number: int) -> bytes:
         return self._lines[number][:LINE_OCTETS_MAX].partition(b"#")[0].strip(_BLANK)
@@ -148,6 +158,62 @@ class RobotsText:
         groups = self._tokens.get(token.encode("utf-8", "surrogatepass"), ())
         lines = [rule for group in groups for rule in self._groups[group]]
         return RobotsRules(lines, self._lenient, globs_max)
+
+    def remarks(self, token: str, name: str, lines_max: int) -> list[tuple[int, bytes]]:
+        """Returns number and value of the first `lines_max` lines "content-usage", "content-signal", "request-rate" or
+        "visit-time" of a token's groups. A Content-Signal line before the first agent counts for all tokens."""
+        return self._remarks_of(token, _REMARKED.get(name, -1))[:lines_max]
+
+    def usages(self, token: str, lines_max: int) -> RobotsUsages:
+        """Returns the Content-Usage lines of a token's groups, the first `lines_max` of them."""
+        return RobotsUsages(self._remarks_of(token, _USAGE)[:lines_max], self._lenient)
+
+    def _remarks_of(self, token: str, field: int) -> list[tuple[int, bytes]]:
+        groups = set(self._tokens.get(token.encode("utf-8", "surrogatepass"), ()))
+        if field == _SIGNAL:
+            groups.add(0)
+        return [(number, value) for group, its, number, value in self._remarks if its == field and group in groups]
+
+
+class RobotsUsages:
+    """The Content-Usage lines of one agent (draft-ietf-aipref-attach-05). Made by `RobotsText.usages`; never changes.
+
+    A value that begins with "/" has a path up to its first blank. Any other value is about all URLs, with 0 octets.
+    """
+
+    def __init__(self, lines: list[tuple[int, bytes]], lenient: bool) -> None:
+        self._lenient = lenient
+        found: list[tuple[int, int, bytes, bool]] = []
+        for number, value in lines:
+            path = value.replace(b"\t", b" ").partition(b" ")[0] if value.startswith(b"/") else b""
+            ((pattern, anchored, octets),) = _patterns(path, False, lenient)
+            found.append((octets, number, pattern, anchored))
+        self._patterns = found
+
+    def __len__(self) -> int:
+        return len(self._patterns)
+
+    @property
+    def memory_bytes(self) -> int:
+        """The bytes that it uses."""
+        return sys.getsizeof(self) + sum(sys.getsizeof(one) + sum(map(sys.getsizeof, one)) for one in self._patterns)
+
+    def lines(self, url: str) -> list[int]:
+        """Returns the numbers of the lines whose path matches an absolute URL with the most octets, in order."""
+        path = _path(url.encode("utf-8", "surrogatepass"))
+        spelled = {_spelled(path, self._lenient, in_query=False)}
+        if not self._lenient:
+            spelled.add(_spelled(path, False, in_query=True))
+        fits = [
+            (octets, number)
+            for octets, number, pattern, anchored in self._patterns
+            if any(_matches(pattern, anchored, one) for one in spelled)
+        ]
+        most = max((octets for octets, _ in fits), default=0)
+        return [number for octets, number in fits if octets == most]
+
+    def __repr__(self) -> str:
+        return f"<RobotsUsages {len(self)} lines, {self.memory_bytes} bytes>"
 
 
 class RobotsRules:

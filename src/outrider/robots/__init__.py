@@ -2,6 +2,8 @@
 
 from outrider.robots.directives import FIELD as ROBOTS_FIELD
 from outrider.robots.directives import header_directives, page_directives, strictest
+from outrider.robots.preferences import FIELDS as PREFERENCE_FIELDS
+from outrider.robots.preferences import preferences_of, said_in_fields
 from outrider.robots.rules import (
     ALLOW_ALL,
     REFUSE_ALL,
@@ -17,6 +19,7 @@ from outrider.robots.rules import (
 __all__ = [
     "ALLOW_ALL",
     "REFUSE_ALL",
+    "PREFERENCE_FIELDS",
     "ROBOTS_FIELD",
     "AgentRules",
     "Answer",
@@ -24,6 +27,8 @@ __all__ = [
     "Rules",
     "header_directives",
     "page_directives",
+    "preferences_of",
+    "said_in_fields",
     "strictest",
     "verdict_of_status",
     "verdicts",

@@ -6,8 +6,8 @@ from typing import Any
 
 from outrider.limits import ROBOTS_GROUP_LINES_MAX
 
-_OF_GROUPS = frozenset({"request-rate", "visit-time", "noindex", "content-usage", "content-signal"})
-"""Other lines of a group: like a rule they end its list of agents (docs/decisions/robots.md)."""
+_END_AGENTS = frozenset({"content-usage", "content-signal"})
+"""Other lines of a group that end its list of agents, as a rule does (docs/decisions/robots.md)."""
 
 
 def groups_of(text: str) -> list[dict[str, Any]]:
@@ -33,7 +33,6 @@ def groups_of(text: str) -> list[dict[str, Any]]:
             has_rules = True
         elif name == "crawl-delay" and group is not None:
             group["crawl_delay"] = value
-            has_rules = True
-        elif name in _OF_GROUPS and group is not None:
+        elif name in _END_AGENTS and group is not None:
             has_rules = True
     return found

@@ -17,6 +17,8 @@ import numpy as np
 
 from outrider.kernels import RobotsRules, RobotsText, robots_verdicts
 from outrider.limits import CRAWL_DELAY_SECONDS_MAX, ROBOTS_BYTES_MAX, ROBOTS_WILDCARD_RULES_MAX
+from outrider.preferences import Preferences, UseLine
+from outrider.robots.preferences import UseLines, preferences_of
 
 Answer = Literal["rules", "redirect", "allow", "unreachable"]
 
@@ -47,20 +49,22 @@ class RuleLine(str):
 class AgentRules:
     """The rules of one authority for one agent: all that is stored of a file between two verdicts. Never changes.
 
-    crawl_delay: seconds, None without one. count: the number of rules.
+    crawl_delay: seconds, None without one. count: the number of rules. uses: the lines about uses, None without any.
     """
 
-    __slots__ = ("_matcher", "count", "crawl_delay")
+    __slots__ = ("_matcher", "count", "crawl_delay", "uses")
 
-    def __init__(self, matcher: RobotsRules, crawl_delay: float | None) -> None:
+    def __init__(self, matcher: RobotsRules, crawl_delay: float | None, uses: UseLines | None) -> None:
         self._matcher = matcher
         self.crawl_delay = crawl_delay
+        self.uses = uses
         self.count = len(matcher)
 
     @property
     def memory_bytes(self) -> int:
         """The bytes that the rules use."""
-        return sys.getsizeof(self) + self._matcher.memory_bytes
+        uses = self.uses.memory_bytes if self.uses is not None else 0
+        return sys.getsizeof(self) + self._matcher.memory_bytes + uses
 
     def allowed(self, url: str) -> bool:
         """Whether the agent may fetch an absolute URL; see `Rules.allowed`."""
@@ -69,6 +73,10 @@ class AgentRules:
     def verdict(self, url: str) -> int:
         """The number of the line that decides about an absolute URL, negative where it forbids; 0 if no line does."""
         return self._matcher.verdict(url)
+
+    def about_uses(self, url: str) -> tuple[UseLine, ...]:
+        """Returns the lines that say what an absolute URL may be used for; none for a URL that may not be fetched."""
+        return self.uses.about(url) if self.uses is not None and self.allowed(url) else ()
 
     def __repr__(self) -> str:
         return f"<AgentRules {self.count} rules, {self.memory_bytes} bytes>"
@@ -128,6 +136,10 @@ class Rules:
         number = abs(self.of(agent).verdict(url))
         return RuleLine(self._text.line(number).decode("utf-8", "replace"), number) if number else None
 
+    def about_uses(self, agent: str, url: str) -> Preferences:
+        """Returns what the file says about the uses of an absolute URL; nothing if the agent may not fetch it."""
+        return preferences_of(self.of(agent).about_uses(url))
+
     def crawl_delay(self, agent: str) -> float | None:
         """Returns the seconds between requests of the agent's group: the largest, at most a day; None without one."""
         delay = self._text.delay(self._token(agent))
@@ -139,7 +151,8 @@ class Rules:
         found = self._of_tokens.get(token)
         if found is None:
             matcher = self._text.rules(token, ROBOTS_WILDCARD_RULES_MAX)
-            found = self._of_tokens[token] = AgentRules(matcher, self.crawl_delay(agent))
+            uses = UseLines.of(self._text, token)
+            found = self._of_tokens[token] = AgentRules(matcher, self.crawl_delay(agent), uses)
         return found
 
     def _token(self, agent: str) -> str:

@@ -183,6 +183,7 @@ PAGES: Final = Shape(
         "requested": "text",
         "conditional": "text",
         "image": "json",
+        "preferences": "json",
         "new_links": "whole",
         "token": "whole",
         "warc": "json",

@@ -54,8 +54,8 @@ Looks = Callable[[str, Mapping[str, Any]], Any]
 
 
 def _with_page(directory: str, question: Mapping[str, Any], found: dict[str, Any]) -> dict[str, Any]:
-    """Adds the facts of a crawl to an explanation: the place of the last answer in the archive, the URL
-    of which the page is a copy, and the crawl's function of priority.
+    """Adds the facts of a crawl to an explanation: the place of the last answer in the archive, what it
+    says about uses, the URL of which the page is a copy, and the crawl's function of priority.
 
     It reads pages.jsonl by its index, without one only its end (EXPLAINED_PAGES_BYTES_MAX), and only for URLs that
     may be in it."""
@@ -75,7 +75,8 @@ def _with_page(directory: str, question: Mapping[str, Any], found: dict[str, Any
         return found  # `verify` names unreadable lines
     archived = None if place is None else asdict(place)
     copy = {name: line.get(name) for name in ("duplicate_of", "distance")}
-    return {**found, "archived": archived, **copy}
+    preferences = line.get("preferences") or found["preferences"]
+    return {**found, "archived": archived, **copy, "preferences": preferences}
 
 
 def admitting(permission: Permission, add: Callable[[Mapping[str, Any]], Any]) -> Callable[[Mapping[str, Any]], Any]:

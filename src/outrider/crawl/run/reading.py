@@ -33,14 +33,15 @@ from outrider.kernels.page_columns import leads_nowhere
 from outrider.limits import LINKS_PER_PAGE_MAX, READ_AT_ONCE, READ_BYTES_AT_ONCE, READING_THREADS
 from outrider.page import NO_LINKS as NO_FOUND
 from outrider.page import Page, Unread, followed_of, read_many
-from outrider.robots import ROBOTS_FIELD, header_directives, strictest
+from outrider.preferences import NOTHING_SAID, Preferences
+from outrider.robots import PREFERENCE_FIELDS, ROBOTS_FIELD, header_directives, preferences_of, strictest
 from outrider.url import UrlBatch
 
 if TYPE_CHECKING:
     import asyncio
 
 NO_LINKS: Final = UrlBatch.of(())
-_NOTHING_SAID: Final[frozenset[str]] = frozenset()
+_NO_DIRECTIVES: Final[frozenset[str]] = frozenset()
 
 
 class Step(IntEnum):
@@ -71,6 +72,7 @@ class Reading:
     judgement: Judgement | None = None
     page: Page | None = None
     links: UrlBatch | list[Link] = field(default_factory=lambda: NO_LINKS)
+    preferences: Preferences = NOTHING_SAID  # of the site, about the uses of this page
     wording: int | None = None  # from `words_of`
     passed: dict[str, int] = field(default_factory=dict)  # links that are not followed, by reason
     left_out: int = 0  # links above the limit of one page
@@ -158,6 +160,25 @@ class Reader:
         plain = self._judge_all(made)
         if plain:
             self.read(plain)
+        for one in made:
+            one.preferences = self._preferences(one)
+
+    def _preferences(self, one: Reading) -> Preferences:
+        """Returns what the site says about the uses of an answer: in its robots.txt, in fields and in the page."""
+        response, about_uses = one.visit.response, one.visit.lease.about_uses
+        if response is None or one.visit.lease.kind is not Kind.PAGE:
+            return NOTHING_SAID
+        said = one.page.robots if one.page is not None else self._directives(response)
+        fields = any(response.headers.get(name) is not None for name in PREFERENCE_FIELDS)
+        if not about_uses and not said and not fields:
+            return NOTHING_SAID
+        return preferences_of(about_uses, response.headers if fields else (), said)
+
+    def _directives(self, response: Response) -> frozenset[str]:
+        """Returns the directives of the head of an answer."""
+        if response.headers.get(ROBOTS_FIELD) is None:
+            return _NO_DIRECTIVES
+        return header_directives(response.headers, self._agent)
 
     def judge(self, visits: Sequence[Visit]) -> tuple[list[Reading], list[Reading]]:
         """Judges visits; where hooks run. Returns the reading of each, and those of them that `read` can read. A reader
@@ -199,9 +220,7 @@ class Reader:
         return response if is_page else None
 
     def _unread(self, one: Reading, response: Response) -> Unread:
-        said = _NOTHING_SAID
-        if response.headers.get(ROBOTS_FIELD) is not None:
-            said = header_directives(response.headers, self._agent)
+        said = self._directives(response)
         follow_nofollow = self._per_host.of(one.visit.lease.host).follow_nofollow
         content_type = response.headers.joined("content-type")
         return Unread(response.content, response.url, content_type, follow_nofollow, said)

@@ -535,6 +535,7 @@ class Settler:
             digest=one.digest if visit.response is not None and visit.response.content else None,
             digest_shown=one.shown,
             warc=one.warc,
+            preferences=one.preferences,
             items=one.items,
             not_followed=one.passed,
             follows=one.follows,

@@ -42,6 +42,7 @@ from outrider.limits import (
     URL_BYTES_MAX,
 )
 from outrider.page import Page
+from outrider.preferences import NOTHING_SAID, Preferences
 from outrider.robots import verdict_of_status
 from outrider.url import UrlBatch
 
@@ -270,6 +271,7 @@ def page_outcome(
     digest: bytes | None,
     digest_shown: str | None,
     warc: dict[str, Any] | None,
+    preferences: Preferences = NOTHING_SAID,
     items: msgspec.Raw | None = None,
     not_followed: Mapping[str, int] = _NONE,
     follows: bool = True,
@@ -292,6 +294,7 @@ def page_outcome(
     response, status = visit.response, visit.status
     line = _page_line(visit, judgement, page, len(links), digest, digest_shown, warc, copy_of, probe)
     line.items = UNSET if items is None else items
+    line.preferences = preferences if preferences.said else UNSET
     line.not_followed = dict(not_followed) or UNSET
     octets = _encode(line)
     page_is_here = judgement.verdict is Verdict.DONE and judgement.location is None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,8 @@ from outrider.frontier.state.errand import Errand
 from outrider.frontier.state.hosts import DELAYED, NONE, ROBOTS
 from outrider.frontier.stores.rulebook import Rulebook
 from outrider.journey import Kind
-from outrider.url import host_of
+from outrider.preferences import UseLine
+from outrider.url import authorities_of, host_of
 
 if TYPE_CHECKING:
     from outrider.frontier.state.tables import Tables
@@ -142,6 +143,17 @@ class Authorities:
         known &= letters[starts + 4] == columns.open_letter[hosts]
         known &= letters.take(starts + columns.open_bytes[hosts], mode="clip") == ord("/")
         return known, columns.open_file[hosts] * known
+
+    def about_uses(self, urls: Sequence[str]) -> Sequence[tuple[UseLine, ...]]:
+        """Returns for each URL the lines of its robots.txt that say what it may be used for."""
+        if not self.rulebook.says_uses:
+            return ((),) * len(urls)
+        found: list[tuple[UseLine, ...]] = []
+        for url, name in zip(urls, authorities_of(urls), strict=True):
+            authority = self.by_name.get(name)
+            is_ruled = authority is not None and authority.state == RobotsState.RULES
+            found.append(self.rulebook.about_uses(authority.digest, url) if authority is not None and is_ruled else ())
+        return found
 
     def _known(self, name: str) -> Authority:
         """An authority that is a fact already. Raises KeyError."""

@@ -31,6 +31,7 @@ from outrider.limits import (
     ROBOTS_PACKED_BYTES_MIN,
     RULES_READ_BYTES_PER_CALL,
 )
+from outrider.preferences import UseLine
 from outrider.robots import ALLOW_ALL, AgentRules, Rules
 from outrider.storage.files import Files
 from outrider.storage.scratch import Scratch
@@ -88,6 +89,7 @@ class Rulebook:
         self._bytes = 0
         self._delays: OrderedDict[int, float] = OrderedDict()  # delays of files that `put` will bring
         self._room = RULES_READ_BYTES_PER_CALL
+        self.says_uses = False  # whether a file with lines about uses was read since the opening
         self._listed: list[int] = []  # digests of the files whose bytes are here, each at its `number`
         self._unused: set[int] = set()  # files that no authority names, in `_files` until `drop_unused`
         self._cold_files = 0  # files that an authority of a cold host names
@@ -269,6 +271,16 @@ class Rulebook:
             self.note_delay(digest, known)
         return known
 
+    def about_uses(self, digest: int, url: str) -> tuple[UseLine, ...]:
+        """Returns the lines of a file that say what a URL may be used for."""
+        if digest not in self._files:
+            return ()
+        rules = self.rules(digest)
+        if rules is None:  # longer than one call may parse, and no longer in memory
+            rules = Rules.parse(self.body(digest)).of(self.agent)
+            self.keep(digest, rules)
+        return rules.about_uses(url)
+
     def count(self, digest: int) -> int:
         """How many rules a file has for our agent, 0 where its rules are not in memory."""
         kept = self._files.get(digest)
@@ -278,6 +290,7 @@ class Rulebook:
         """Keeps the rules of a file, also before `put`."""
         kept = self._files.setdefault(digest, _RobotsFile())
         kept.rules, kept.crawl_delay = rules, rules.crawl_delay or 0.0
+        self.says_uses |= rules.uses is not None
         self._use(digest, kept)
 
     def crawl_delay(self, digest: int) -> float:

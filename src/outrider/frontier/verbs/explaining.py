@@ -42,7 +42,8 @@ from outrider.journey import (
     UrlStatus,
 )
 from outrider.limits import BAD_ANSWERS_MAX, BEFORE_COUNTED_MAX, HOST_TRIALS_MAX, RETRY_SECONDS
-from outrider.robots import Rules
+from outrider.preferences import Preferences
+from outrider.robots import Rules, preferences_of
 from outrider.url import UrlBatch, authority_of, host_of
 from outrider.url.keys import has_host
 from outrider.url.traps import BY_COUNTS, BY_MIRROR, RULES
@@ -153,7 +154,15 @@ class Explaining(Part):
             next_fetch_at=_next_fetch(record, revisit),
             revisit=revisit,
             ranking=_ranking_of(record, self.settings.priority if has_host(record.url) else None),
+            preferences=self._preferences(authority, record.url),
         )
+
+    def _preferences(self, authority: Authority | None, url: str) -> Preferences | None:
+        """Returns what the robots.txt of an authority says about the uses of a URL; None if it says nothing."""
+        if authority is None or authority.state != RobotsState.RULES:
+            return None
+        lines = self.tables.robots.rulebook.about_uses(authority.digest, url)
+        return preferences_of(lines) if lines else None
 
     def _sooner(self, record: CardRecord, host: int, name: str, why: Why, now: Instant) -> Why:
         """Returns the reason, or one with precedence: an outage of our network, or a host whose address is unknown."""

@@ -42,8 +42,8 @@ class LeasedColumns:
     """Pages first, then errands; tokens are consecutive. The clocks are those at the moment of the lease."""
 
     __slots__ = (
-        *("_addresses", "_capacities", "_cards", "_deadline", "_ended", "_errands", "_first", "_gaps", "_keys"),
-        *("_not_before", "_of_callers", "_reasons", "_tables"),
+        *("_about_uses", "_addresses", "_capacities", "_cards", "_deadline", "_ended", "_errands", "_first", "_gaps"),
+        *("_keys", "_not_before", "_of_callers", "_reasons", "_tables"),
     )
 
     def __init__(
@@ -71,6 +71,7 @@ class LeasedColumns:
         self._ended, self._gaps = tables.hosts.ended[hosts], tables.hosts.gap[hosts]
         self._reasons = tables.hosts.reason[hosts]
         self._capacities = turns.capacities(queues)
+        self._about_uses = tables.robots.about_uses(cards.urls())
         self._addresses: Sequence[str | None] = (None,) * len(hosts)
         if tables.addresses.by_host or tables.addresses.left:
             self._addresses = tables.addresses.of_many(hosts, first)
@@ -144,6 +145,7 @@ class LeasedColumns:
             gap_seconds=gaps,
             gap_reason=words,
             capacity=self._capacities,
+            about_uses=self._about_uses,
             **kept,
         )
         made = map(Lease, *map(columns.__getitem__, Lease.__struct_fields__))

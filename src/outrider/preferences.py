@@ -1,0 +1,48 @@
+"""What a site says about the uses of a page, as values: statements by source, and the strictest answer by use.
+
+`robots/preferences.py` makes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, Literal
+
+import msgspec
+
+Use = Literal["train-ai", "ai-use", "search"]
+USES: Final[tuple[Use, ...]] = ("train-ai", "ai-use", "search")
+"""The categories of draft-ietf-aipref-vocab-08 (14 September 2026). Labels of older drafts are unknown."""
+Uses = dict[str, str]
+"""The answer by use: "y" or "n". A use without an answer is left out: it is unknown."""
+UseLine = tuple[int, str, str]
+"""A line of a robots.txt about uses: its number from 1, the name of its field in lower case, its value as written."""
+
+
+class Statement(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One statement of a site. source: where it was found, as docs/permission.md lists. line: its number in the
+    robots.txt. text: as written. uses: what it stands for. policy: the URL that TDMRep names. fault: why the text says
+    nothing."""
+
+    source: str
+    text: str
+    uses: Uses = {}
+    line: int | None = None
+    policy: str | None = None
+    fault: str | None = None
+
+
+class Preferences(msgspec.Struct, frozen=True):
+    """What a site says about the uses of one page: the strictest answer by use, and all statements."""
+
+    uses: Uses
+    said: list[Statement]
+
+    def refused(self, wanted: Iterable[str], *, unknown: bool = False) -> str | None:
+        """Returns the first of these uses that the site refuses, None if it refuses none of them. unknown: a use
+        without an answer is refused, too."""
+        refusing = ("n", None) if unknown else ("n",)
+        return next((use for use in wanted if self.uses.get(use) in refusing), None)
+
+
+NOTHING_SAID: Final = Preferences({}, [])

@@ -1,0 +1,227 @@
+"""What a site says about the uses of its pages, by source: pure functions from lines, fields and metas to statements.
+
+Each statement keeps its source and its raw text. `SOURCES` is the one table of what each source stands for, with the
+text and the date that it was read from: labels of drafts change. docs/decisions/permission.md has the reasons.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from outrider.kernels import RobotsText, RobotsUsages
+from outrider.limits import (
+    PREFERENCE_CHARACTERS_MAX,
+    PREFERENCE_LINES_MAX,
+    PREFERENCE_STATEMENTS_MAX,
+    PREFERENCE_TEXT_CHARACTERS_MAX,
+)
+from outrider.preferences import NOTHING_SAID, USES, Preferences, Statement, Use, UseLine, Uses
+from outrider.robots.dictionaries import tokens_by_key
+
+
+class Source(NamedTuple):
+    """One way in which a site says something. text, date: the text that this row follows. stands_for: by the key and
+    the value that a site writes, the uses that are answered, and the answer."""
+
+    name: str
+    text: str
+    date: str
+    stands_for: Mapping[tuple[str, str], tuple[tuple[Use, ...], str]]
+
+
+_LABELS: Final[Mapping[tuple[str, str], tuple[tuple[Use, ...], str]]] = {
+    (use, answer): ((use,), answer) for use in USES for answer in ("y", "n")
+}
+_SIGNALS: Final[Mapping[tuple[str, str], tuple[tuple[Use, ...], str]]] = {
+    (key, word): ((use,), word[0])
+    for key, use in (("ai-train", USES[0]), ("ai-input", USES[1]), ("search", USES[2]))
+    for word in ("yes", "no")
+}
+_AIPREF: Final = "draft-ietf-aipref-attach-05, draft-ietf-aipref-vocab-08"
+_TDMREP: Final = "TDMRep, W3C Community Group Final Report"
+_RESERVED: Final[Mapping[tuple[str, str], tuple[tuple[Use, ...], str]]] = {
+    ("tdm-reservation", "1"): (("train-ai", "ai-use"), "n"),
+    ("tdm-reservation", "0"): ((), "y"),
+}
+SOURCES: Final = {
+    source.name: source
+    for source in (
+        Source("robots content-usage", _AIPREF, "2026-09-14", _LABELS),
+        Source("robots content-signal", "Content Signals policy of Cloudflare", "2025-09-24", _SIGNALS),
+        Source("header content-usage", _AIPREF, "2026-09-14", _LABELS),
+        Source("header content-signal", "practice; the policy names robots.txt only", "2025-09-24", _SIGNALS),
+        Source("header tdm-reservation", _TDMREP, "2024-05-10", _RESERVED),
+        Source("meta tdm-reservation", _TDMREP, "2024-05-10", _RESERVED),
+        Source("noai", "practice since 2022", "2022-11-11", {("noai", ""): (("train-ai",), "n")}),
+        Source("noimageai", "practice since 2022; about the images of a page", "2022-11-11", {}),
+    )
+}
+"""The sources in the order of a page: what is known before the request, with the answer, and after reading."""
+
+FIELDS: Final = ("content-usage", "content-signal", "tdm-reservation")
+_USAGE, _SIGNAL, _RESERVATION = FIELDS
+_POLICY: Final = "tdm-policy"
+_WORDS: Final = ("noai", "noimageai")
+
+
+class UseLines:
+    """The lines about uses that count for one agent. Made by `of`; never changes."""
+
+    __slots__ = ("_signals", "_texts", "_usages")
+
+    def __init__(self, usages: RobotsUsages, texts: Mapping[int, str], signals: Sequence[UseLine]) -> None:
+        self._usages = usages
+        self._texts = texts
+        self._signals = signals
+
+    @classmethod
+    def of(cls, text: RobotsText, token: str) -> UseLines | None:
+        """Returns the lines of a robots.txt for a token, None without any: the first `PREFERENCE_LINES_MAX` of each
+        field."""
+        usages = text.remarks(token, _USAGE, PREFERENCE_LINES_MAX)
+        signals = text.remarks(token, _SIGNAL, PREFERENCE_LINES_MAX)
+        if not usages and not signals:
+            return None
+        lines = [(number, _SIGNAL, _decoded(value)) for number, value in signals]
+        texts = {number: _decoded(value) for number, value in usages}
+        return cls(text.usages(token, PREFERENCE_LINES_MAX), texts, _telling(lines))
+
+    @property
+    def memory_bytes(self) -> int:
+        """The bytes that the lines use, about."""
+        texts = [*self._texts.values(), *(value for _, _, value in self._signals)]
+        return self._usages.memory_bytes + sum(100 + len(text) for text in texts)
+
+    def about(self, url: str) -> tuple[UseLine, ...]:
+        """Returns the lines that decide about an absolute URL. The longest path decides among Content-Usage lines, and
+        all lines with that path count (draft-ietf-aipref-attach-05 section 3.1)."""
+        usages = [(number, _USAGE, self._texts[number]) for number in self._usages.lines(url)]
+        return (*_telling(usages), *self._signals)
+
+
+def _decoded(value: bytes) -> str:
+    return value.decode("utf-8", "replace")
+
+
+def _telling(lines: list[UseLine]) -> list[UseLine]:
+    """Returns a bounded number of lines that have all answers of these lines."""
+    if len(lines) <= PREFERENCE_STATEMENTS_MAX:
+        return lines
+    kept: list[UseLine] = []
+    known: set[tuple[str, str]] = set()
+    for line in lines:
+        answers = set(said_in_line(line).uses.items())
+        if answers - known:
+            kept.append(line)
+            known |= answers
+    return kept or lines[:PREFERENCE_STATEMENTS_MAX]
+
+
+@lru_cache(maxsize=4_096)
+def said_in_line(line: UseLine) -> Statement:
+    """Returns the statement of a line of a robots.txt."""
+    number, field, value = line
+    if field == _SIGNAL:
+        return _signals(f"robots {_SIGNAL}", value, number)
+    written = value
+    if value.startswith("/"):
+        _, _, written = value.replace("\t", " ").partition(" ")
+    return _usages(f"robots {_USAGE}", written, number, shown=value)
+
+
+def _usages(source: str, text: str, line: int | None = None, *, shown: str) -> Statement:
+    if len(text) > PREFERENCE_CHARACTERS_MAX:
+        return _faulty(source, shown, line, f"it is longer than {PREFERENCE_CHARACTERS_MAX:,} characters")
+    tokens = tokens_by_key(text.strip(" \t"))
+    if tokens is None:
+        return _faulty(source, shown, line, "it is not a dictionary of RFC 9651")
+    said = [(key, token) for key, token in tokens.items() if token is not None]
+    return Statement(source, _cut(shown), _uses_of(source, said), line)
+
+
+def _signals(source: str, text: str, line: int | None = None) -> Statement:
+    if len(text) > PREFERENCE_CHARACTERS_MAX:
+        return _faulty(source, text, line, f"it is longer than {PREFERENCE_CHARACTERS_MAX:,} characters")
+    parts = [part.partition("=") for part in text.lower().split(",")]
+    said = [(key.strip(), word.strip()) for key, _, word in parts]
+    return Statement(source, _cut(text), _uses_of(source, said), line)
+
+
+def _reservation(source: str, value: str, policy: str | None) -> Statement:
+    value = value.strip()
+    known = (_RESERVATION, value) in SOURCES[source].stands_for
+    uses = _uses_of(source, [(_RESERVATION, value)])
+    fault = None if known else "it is neither 1 nor 0"
+    return Statement(source, _cut(value), uses, policy=_cut(policy) if policy and value == "1" else None, fault=fault)
+
+
+def _faulty(source: str, text: str, line: int | None, fault: str) -> Statement:
+    return Statement(source, _cut(text), {}, line, fault=fault)
+
+
+def _cut(text: str) -> str:
+    return text[:PREFERENCE_TEXT_CHARACTERS_MAX]
+
+
+def _uses_of(source: str, said: Iterable[tuple[str, str]]) -> Uses:
+    """Returns what keys and values of a source stand for; of several answers about one use the strictest."""
+    uses: Uses = {}
+    for pair in said:
+        named, answer = SOURCES[source].stands_for.get(pair, ((), ""))
+        for use in named:
+            uses[use] = min(answer, uses.get(use, answer))  # "n" is before "y"
+    return {use: uses[use] for use in USES if use in uses}
+
+
+def said_in_fields(headers: Iterable[tuple[str, str]]) -> list[Statement]:
+    """Returns the statements of the fields of an answer. The lines of one field are joined (RFC 9110 section 5.3)."""
+    found: dict[str, list[str]] = {}
+    for name, value in headers:
+        name = name.lower()
+        if name in FIELDS or name == _POLICY:
+            found.setdefault(name, []).append(value)
+    said: list[Statement] = []
+    if (values := found.get(_USAGE)) is not None:
+        text = ", ".join(values)
+        said.append(_usages(f"header {_USAGE}", text, shown=text))
+    if (values := found.get(_SIGNAL)) is not None:
+        said.append(_signals(f"header {_SIGNAL}", ", ".join(values)))
+    if (values := found.get(_RESERVATION)) is not None:
+        said.append(_reservation(f"header {_RESERVATION}", values[-1], next(iter(found.get(_POLICY, ())), None)))
+    return said
+
+
+def said_in_directives(directives: Iterable[str]) -> list[Statement]:
+    """Returns the statements among the directives of a page: noai, noimageai, and the metas of TDMRep."""
+    said: list[Statement] = []
+    values: dict[str, str] = {}
+    for word in sorted(directives):
+        first = word.partition(";")[0].strip()  # a semicolon parts directives, too
+        if first in _WORDS:
+            said.append(Statement(first, first, _uses_of(first, [(first, "")])))
+        name, colon, value = word.partition(":")
+        if colon and name in (_RESERVATION, _POLICY):
+            values.setdefault(name, value)
+    if _RESERVATION in values:
+        said.append(_reservation(f"meta {_RESERVATION}", values[_RESERVATION], values.get(_POLICY)))
+    return said
+
+
+def preferences_of(
+    lines: Iterable[UseLine] = (), headers: Iterable[tuple[str, str]] = (), directives: Iterable[str] = ()
+) -> Preferences:
+    """Returns what a site says about the uses of one page. lines: of its robots.txt, from `UseLines.about`. headers: of
+    its answer. directives: of its metas and its X-Robots-Tag fields."""
+    said = [*map(said_in_line, lines), *said_in_fields(headers), *said_in_directives(directives)]
+    return Preferences(strictest_uses(said), said) if said else NOTHING_SAID
+
+
+def strictest_uses(said: Sequence[Statement]) -> Uses:
+    """Returns the strictest answer by use among statements: any "n" is "n" (draft-ietf-aipref-vocab-08 section 5.1).
+    Among the statements of TDMRep only the last one with a value counts, also if it is less strict."""
+    reserved = [one for one in said if one.source.endswith(_RESERVATION) and one.fault is None]
+    counts = [one for one in said if one not in reserved[:-1]]
+    answers = {(use, answer) for one in counts for use, answer in one.uses.items()}
+    return {use: "n" if (use, "n") in answers else "y" for use in USES if answers & {(use, "n"), (use, "y")}}
