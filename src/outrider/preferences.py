@@ -10,6 +10,8 @@ from typing import Final, Literal
 
 import msgspec
 
+from outrider.errors import SettingsError
+
 Use = Literal["train-ai", "ai-use", "search"]
 USES: Final[tuple[Use, ...]] = ("train-ai", "ai-use", "search")
 """The categories of draft-ietf-aipref-vocab-08 (14 September 2026). Labels of older drafts are unknown."""
@@ -17,6 +19,22 @@ Uses = dict[str, str]
 """The answer by use: "y" or "n". A use without an answer is left out: it is unknown."""
 UseLine = tuple[int, str, str]
 """A line of a robots.txt about uses: its number from 1, the name of its field in lower case, its value as written."""
+
+
+USE_UNKNOWN: Final = ("allow", "refuse")
+"""What a use without an answer is for `--use`."""
+
+
+def uses_of(value: object) -> tuple[Use, ...]:
+    """Returns the uses in texts, which are separated by commas, each once. Raises SettingsError."""
+    texts = [value] if isinstance(value, str) else value
+    if not isinstance(texts, list | tuple) or not all(isinstance(text, str) for text in texts):
+        raise SettingsError(f"use {value!r:.80}: pass names of uses as texts")
+    named = [name.strip() for text in texts for name in text.split(",") if name.strip()]
+    for name in named:
+        if name not in USES:
+            raise SettingsError(f"unknown use {name!r:.80}: use {', '.join(USES[:-1])} or {USES[-1]}")
+    return tuple(use for use in USES if use in named)
 
 
 class Statement(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 
 import pytest
@@ -394,7 +395,7 @@ def test_the_directives_of_meta_and_header_are_in_the_line(tmp_path):
 
 
 def test_what_a_site_says_about_uses_is_in_the_line_by_source(tmp_path):
-    house = House(tmp_path / "out")
+    house = House(tmp_path / "out", sitemaps=False)
     lease, *_ = house.pages(b"User-agent: *\nContent-Signal: ai-train=no\nContent-Usage: / ai-use=y\n")
     headers = Headers((("Content-Type", "text/html"), ("Content-Usage", "search=n"), ("TDM-Reservation", "0")))
     body = b"<meta name=robots content=noai><meta name=tdm-reservation content=1><meta name=tdm-policy content='http://p/P'>"
@@ -411,6 +412,45 @@ def test_what_a_site_says_about_uses_is_in_the_line_by_source(tmp_path):
         ("meta tdm-reservation", "1", None),
     ] == [(one["source"], one["text"], one.get("line")) for one in said["said"]]
     assert "http://p/P" == said["said"][-1]["policy"]
+
+
+SECRET = b"<title>SECRET</title><meta name=robots content=noai>SECRET"
+
+
+def unwanted(directory, body=SECRET, **options):
+    """Returns the line of a page of a crawl with these options, and the bytes of its archive."""
+    house = House(directory, **options)
+    lease, *_ = house.pages()
+    house.settler.settle([house.visit(lease, body=body)])
+    house.close()
+    packed = b"".join(file.read_bytes() for file in (directory / "archive").iterdir())
+    return house.lines()[0], gzip.decompress(packed)
+
+
+def test_a_page_whose_answer_refuses_a_wanted_use_leaves_its_line_and_its_head(tmp_path):
+    line, archive = unwanted(tmp_path / "out", use=("train-ai",))
+    assert ("gone", "use", None, 0) == (line["outcome"], line["error"], line["title"], line["bytes"])
+    assert {"train-ai": "n"} == line["preferences"]["uses"]
+    assert b"SECRET" not in archive
+    assert b'Outrider-Preferences: {"uses": {"train-ai": "n"}' in archive
+    assert b"WARC-Truncated: unspecified" in archive
+
+
+def test_a_page_is_kept_if_no_wanted_use_is_refused(tmp_path):
+    line, archive = unwanted(tmp_path / "out", use=("search",))
+    assert ("done", "SECRET") == (line["outcome"], line["title"])
+    assert b"SECRET" in archive
+
+
+def test_an_unknown_use_is_a_refusal_only_if_the_settings_say_so(tmp_path):
+    assert "done" == unwanted(tmp_path / "out", b"SECRET", use=("search",))[0]["outcome"]
+    line, archive = unwanted(tmp_path / "other", b"SECRET", use=("search",), use_unknown="refuse")
+    assert ("use", False) == (line["error"], b"SECRET" in archive)
+
+
+def test_a_page_is_packed_without_its_body_after_a_hook_saw_the_answer(tmp_path):
+    line, archive = unwanted(tmp_path / "out", use=("train-ai",), on_response=lambda response, lease: response)
+    assert ("use", False) == (line["error"], b"SECRET" in archive)
 
 
 def test_links_of_a_nofollow_page_are_followed_if_the_settings_say_so(tmp_path):

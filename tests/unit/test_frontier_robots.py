@@ -38,6 +38,61 @@ def answer(world: World, status: int | None = 200, body: bytes = YES, **how) -> 
     return lease
 
 
+# -- uses
+
+
+NO_TRAINING = b"User-agent: *\nContent-Usage: /a train-ai=n\nContent-Signal: search=no\n"
+
+
+def test_pages_whose_robots_txt_refuses_a_wanted_use_are_parked_as_use():
+    world = World(robots="errands", use="train-ai")
+    world.discover(A + "a", A + "b")
+    answer(world, body=NO_TRAINING)
+    world.clock.move(1.0)
+    assert [A + "b"] == world.urls()
+    assert ("parked", "use") == (world.frontier.status(A + "a").state, world.frontier.status(A + "a").reason)
+    assert "`outrider retry --error use`" in world.frontier.explain(A + "a").reason_text
+    assert [] == recount(world.frontier)
+
+
+def test_a_page_is_not_refused_for_a_use_that_the_crawl_is_not_for():
+    world = World(robots="errands", use=["ai-use"])
+    world.discover(A + "a")
+    answer(world, body=NO_TRAINING)
+    world.clock.move(1.0)
+    assert [A + "a"] == world.urls()
+
+
+def test_a_page_that_was_parked_as_use_returns_with_retry_and_with_other_rules():
+    world = World(robots="errands", use=["train-ai"])
+    world.discover(A + "a", A + "a2")
+    answer(world, body=NO_TRAINING)
+    world.clock.move(1.0)
+    assert [] == world.urls()
+    assert 2 == world.frontier.retry(error="use")
+    world.clock.move(DAY)
+    answer(world)
+    world.clock.move(1.0)
+    assert [A + "a"] == world.urls()
+
+
+def test_a_lease_has_the_lines_about_its_uses(world):
+    world.discover(A + "a", A + "b")
+    answer(world, body=NO_TRAINING)
+    world.clock.move(1.0)
+    (lease,) = world.lease()
+    lines = ((2, "content-usage", "/a train-ai=n"), (3, "content-signal", "search=no"))
+    assert lines == lease.about_uses
+    said = world.frontier.explain(A + "b").preferences
+    assert ({"search": "n"}, [3]) == (said.uses, [one.line for one in said.said])
+
+
+@pytest.mark.parametrize("value", ["training", ["train-ai", 1], 5])
+def test_an_unknown_use_is_refused(value):
+    with pytest.raises(SettingsError, match="use"):
+        World(robots="errands", use=value)
+
+
 # -- the caller judges
 
 

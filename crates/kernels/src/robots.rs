@@ -553,8 +553,7 @@ impl Making {
     ) {
         let start = self.arena.len();
         let (octets, anchored) = spell_pattern(raw, anchored, lenient, &mut self.arena);
-        let mut rule =
-            Pattern { start, end: self.arena.len(), octets, line, allow, anchored };
+        let mut rule = Pattern { start, end: self.arena.len(), octets, line, allow, anchored };
         if let Some(star) = self.arena[start..].iter().position(|&octet| octet == STAR) {
             let known = (self.arena[start..].to_vec(), anchored, allow, rule.octets);
             if self.globs.len() >= globs_max {

@@ -32,6 +32,7 @@ Watermark = tuple[str, int]  # (file, offset): everything before it is synced an
 RandomBytes = Callable[[int], bytes]  # os.urandom, or a seeded one in tests
 
 TOKEN_FIELD = "Outrider-Token"  # noqa: S105 - the lease's number, no secret
+PREFERENCES_FIELD = "Outrider-Preferences"
 NOT_MODIFIED_PROFILE = "http://netpreserve.org/warc/1.1/revisit/server-not-modified"
 SAME_PAYLOAD_PROFILE = "http://netpreserve.org/warc/1.1/revisit/identical-payload-digest"
 _FORMAT = "http://iipc.github.io/warc-specifications/specifications/warc-format/warc-1.1/"
@@ -62,7 +63,7 @@ class Exchange(NamedTuple):
     microseconds. `truncated` is the reason why the body ends early. `token` is that of the lease. `content` is the
     payload with its content codings undone, `payload` the body with its transfer codings undone, each only if it
     differs. `confirms` is set for a 304 that makes a `revisit` record: the mark of the response that it confirms, b""
-    if no mark is known.
+    if no mark is known. `preferences` is what the site says about uses, as JSON in ASCII.
     """
 
     url: str
@@ -76,6 +77,7 @@ class Exchange(NamedTuple):
     content: bytes | None = None
     payload: bytes | None = None
     confirms: bytes | None = None
+    preferences: str | None = None
 
 
 class Records(NamedTuple):
@@ -257,13 +259,15 @@ class WarcWriter:
                 raise InvalidUrlError(f"{_CONTROLS.sub('?', one.url)[:200]!r} cannot stand in a WARC record")
             if one.truncated not in _TRUNCATED:
                 raise ValueError(f"truncated = {one.truncated!r} is no value of WARC-Truncated")
-            rows.append((one.url, _shown_address(one.address), *one[2:-1]))
+            rows.append((one.url, _shown_address(one.address), *one[2:-2]))
         ids = self._random_bytes(IDS_BYTES * len(rows))
         records = []
         for at, (one, made) in enumerate(zip(exchanges, kernels.warc_records(rows, ids), strict=True)):
             shown, digest, response, request = made
             if one.confirms is not None:
                 response = _revisit(response, one.url, one.confirms)
+            if one.preferences is not None:
+                response = _with_field(response, PREFERENCES_FIELD, one.preferences)
             mark = one.at.to_bytes(_INSTANT_BYTES, "little") + ids[IDS_BYTES * at :][:_ID_BYTES]
             may_repeat = one.body and one.truncated is None and one.confirms is None
             head = one.head if may_repeat else b""
@@ -393,6 +397,12 @@ class WarcWriter:
 
 def _member(record: bytes) -> bytes:
     return igzip_lib.compress(record, WARC_GZIP_LEVEL, igzip_lib.COMP_GZIP)
+
+
+def _with_field(record: bytes, name: str, value: str) -> bytes:
+    """Returns a record with one more field at the end of its head. value: visible ASCII."""
+    end = record.index(_END)
+    return b"%b\r\n%b: %b%b" % (record[:end], name.encode(), value.encode("ascii"), record[end:])
 
 
 def _revisit(response: bytes, url: str, mark: bytes) -> bytes:

@@ -31,6 +31,7 @@ _PARKED: Final = {
     **dict.fromkeys(RULES, ("URL that looks like a trap", "URLs that look like traps")),
     RULES[BY_MIRROR - 1]: ("URL that looks like a mirror", "URLs that look like mirrors"),
     ROBOTS: ("page closed by robots.txt", "pages closed by robots.txt"),
+    "use": ("page whose site refuses a use of --use", "pages whose site refuses a use of --use"),
     "robots_unreachable": ("page whose robots.txt cannot be read", "pages whose robots.txt cannot be read"),
     BUDGET: (f"URL over the limit of {_FLAGS}", f"URLs over the limit of {_FLAGS}"),
 }

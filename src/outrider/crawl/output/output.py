@@ -59,7 +59,7 @@ LOOK_SECONDS: Final = 1.0  # time between two checks of the files; a check costs
 NOTE_LINES: Final = 20_000  # after this many lines the files are synced and noted: that bounds the replay
 
 
-Packed = tuple[Response, Instant, int, bytes | None]
+Packed = tuple[Response, Instant, int, bytes | None, str | None]
 """An answer for the archive, its instant, the token of its lease, and the mark of the response that a 304 confirms."""
 
 
@@ -176,7 +176,7 @@ class Output:
         it."""
         if self._archive is None:
             return [None] * len(answers)
-        payloads = [payload_of(response) for response, _, _, _ in answers]
+        payloads = [payload_of(response) for response, *_ in answers]
         exchanges = [
             Exchange(
                 response.url,
@@ -190,11 +190,12 @@ class Output:
                 None if response.content is payload else response.content,
                 None if payload is response.body else payload,
                 confirms,
+                preferences,
             )
-            for (response, at, token, confirms), payload in zip(answers, payloads, strict=True)
+            for (response, at, token, confirms, preferences), payload in zip(answers, payloads, strict=True)
         ]
         made = self._archive.records_of(exchanges)
-        for row, (response, _, _, _) in enumerate(answers):
+        for row, (response, *_) in enumerate(answers):
             if exchanges[row].payload is not None and made[row].head and _is_recoded(response):
                 made[row] = made[row]._replace(head=b"")
         return made

@@ -6,6 +6,7 @@ loop and the writer thread. Hashing, packing and parsing release the GIL, so tha
 
 from __future__ import annotations
 
+import json
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -28,7 +29,7 @@ from outrider.crawl.setup.options import CrawlOptions
 from outrider.fetch.downloader import Response
 from outrider.fetch.failures import FetchError
 from outrider.fetch.meaning import NOT_MODIFIED
-from outrider.journey import Kind, Lease, Link, Outcome, Verdict
+from outrider.journey import Kind, Lease, Link, Outcome, Verdict, Word
 from outrider.kernels.page_columns import leads_nowhere
 from outrider.limits import LINKS_PER_PAGE_MAX, READ_AT_ONCE, READ_BYTES_AT_ONCE, READING_THREADS
 from outrider.page import NO_LINKS as NO_FOUND
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
     import asyncio
 
 NO_LINKS: Final = UrlBatch.of(())
+USE_REFUSED: Final = "use"
+"""The error of a page whose site refuses a use that the crawl is for."""
 _NO_DIRECTIVES: Final[frozenset[str]] = frozenset()
 
 
@@ -113,16 +116,17 @@ class Reader:
         self._output = output
         self._keeps_links = keeps_links or hooks.looks_at_pages
         self._per_host = PerHost(options)
+        self._uses = options.use
+        self._refuses_unknown = bool(options.use) and options.use_unknown == "refuse"
         self._ahead: dict[int, Reading] = {}
 
     def of(self, visit: Visit) -> Reading:
         """Returns the complete reading of a visit; in the writer thread, where hooks run."""
         made = self._ahead.pop(visit.lease.token, None)
         if made is None or made.visit is not visit:
-            made = self._answers([visit])[0]
-        elif not self._hooks.look_at_answers:
-            return made
-        self._contents([made])
+            (made,) = self._read_all([visit])
+        if self._hooks.look_at_answers:
+            self._contents([made])
         return made
 
     def is_slow(self, visit: Visit) -> bool:
@@ -133,18 +137,25 @@ class Reader:
 
     def ahead(self, visits: Sequence[Visit]) -> None:
         """Reads visits for `of`, as far as no hook is needed; in any thread."""
-        made = self._answers(visits)
-        if not self._hooks.look_at_answers:
-            self._contents(made)
-        for one in made:
+        for one in self._read_all(visits):
             self._ahead[one.visit.lease.token] = one
 
-    def _answers(self, visits: Sequence[Visit]) -> list[Reading]:
-        """Digests, and the records for the archive."""
+    def _read_all(self, visits: Sequence[Visit]) -> list[Reading]:
+        """Reads visits as far as no hook is needed."""
         made = [Reading(visit) for visit in visits]
+        if not self._hooks.look_at_answers:
+            self._contents(made)
+        self._pack(made)
+        return made
+
+    def _pack(self, made: Sequence[Reading]) -> None:
+        """Digests, and the records for the archive, with what the site says about uses."""
         assert self._output is not None, "an archived page is only judged and read"
         answers = [(one, response) for one in made if (response := one.visit.response) is not None and response.head]
-        rows = [(response, one.visit.at, one.visit.lease.token, confirmed_by(one.visit)) for one, response in answers]
+        rows = [
+            (response, one.visit.at, one.visit.lease.token, confirmed_by(one.visit), _as_text(one.preferences))
+            for one, response in answers
+        ]
         packed = self._output.packed(rows)
         for (one, response), records in zip(answers, packed, strict=True):
             one.records = records
@@ -153,7 +164,6 @@ class Reader:
             else:
                 one.digest, one.shown = records.content_digest, records.payload_digest
                 one.warc_record = records.mark
-        return made
 
     def _contents(self, made: Sequence[Reading]) -> None:
         """Judges pages, and reads those that have text."""
@@ -162,6 +172,11 @@ class Reader:
             self.read(plain)
         for one in made:
             one.preferences = self._preferences(one)
+            if one.preferences is NOTHING_SAID and not self._refuses_unknown:
+                continue
+            self._refuse(one)
+            if one.digest is not None:  # it was packed before functions of the user looked at it
+                self._pack([one])
 
     def _preferences(self, one: Reading) -> Preferences:
         """Returns what the site says about the uses of an answer: in its robots.txt, in fields and in the page."""
@@ -173,6 +188,20 @@ class Reader:
         if not about_uses and not said and not fields:
             return NOTHING_SAID
         return preferences_of(about_uses, response.headers if fields else (), said)
+
+    def _refuse(self, one: Reading) -> None:
+        """Ends a page whose site refuses a use that the crawl is for: neither its body nor its text is kept."""
+        judgement, response = one.judgement, one.visit.response
+        if response is None or judgement is None or judgement.verdict is not Verdict.DONE or judgement.location:
+            return
+        if one.preferences.refused(self._uses, unknown=self._refuses_unknown) is None:
+            return
+        bare = replace(response, body=b"", content=b"", truncated="unspecified")
+        one.visit = replace(one.visit, response=bare)
+        one.judgement = Judgement(Word.GONE, Verdict.GONE, USE_REFUSED)
+        if len(one.links):
+            one.passed[USE_REFUSED] = len(one.links)
+        one.page, one.links, one.wording = None, NO_LINKS, None
 
     def _directives(self, response: Response) -> frozenset[str]:
         """Returns the directives of the head of an answer."""
@@ -272,6 +301,11 @@ class Reader:
             else:
                 page.forget_links()
         one.page = page
+
+
+def _as_text(preferences: Preferences) -> str | None:
+    """Returns preferences as JSON in ASCII on one line, None if a site says nothing."""
+    return json.dumps(msgspec.to_builtins(preferences)) if preferences.said else None
 
 
 @dataclass(slots=True)

@@ -52,6 +52,8 @@ class CrawlKeywords(TypedDict, total=False):
     seed: int
     obey_robots: bool
     own_sites: bool
+    use: Iterable[str]
+    use_unknown: Literal["allow", "refuse"]
     robots_unreachable: Literal["closed", "open"]
     crawl_delay_max: float | None
     crawl_delay_over: Literal["obey", "cap", "skip"]

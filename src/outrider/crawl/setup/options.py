@@ -54,6 +54,7 @@ from outrider.limits import (
     TOTAL_SECONDS_MAX,
     TRUNCATE_BYTES_MAX,
 )
+from outrider.preferences import USE_UNKNOWN, USES, Use, uses_of
 from outrider.storage.object_address import ACCEPTED as ACCEPTED_STORES
 from outrider.storage.object_address import checked_object_store
 from outrider.url import LossyRules, Scope
@@ -236,6 +237,13 @@ def _several(value: object) -> tuple[str, ...]:
     if isinstance(value, Iterable) and not isinstance(value, Mapping | bytes):
         return tuple(_text(part) for part in value)
     raise RefusedError("not a list of texts")
+
+
+def _uses(value: object) -> tuple[Use, ...]:
+    try:
+        return uses_of(value)
+    except SettingsError:
+        raise RefusedError("it has a name that is not a use") from None
 
 
 def _include(value: object) -> tuple[str, ...]:
@@ -894,6 +902,20 @@ class CrawlOptions:
     )
     own_sites: bool = _switch(
         OptionTopic.POLITENESS, False, "Confirms that every site of this crawl is yours, as --ignore-robots requires."
+    )
+    use: tuple[Use, ...] = _setting(
+        OptionTopic.POLITENESS,
+        (),
+        "The purposes of the crawl, separated by commas (repeatable). Pages whose site refuses one of them are not "
+        "kept, and not requested if robots.txt refuses it.",
+        "names out of " + ", ".join(USES),
+        _uses,
+        "USE,...",
+        many=True,
+        frontier=True,
+    )
+    use_unknown: str = _choice(
+        OptionTopic.POLITENESS, USE_UNKNOWN, "With --use: keep or refuse pages whose site says nothing about a purpose."
     )
     robots_unreachable: str = _choice(
         OptionTopic.POLITENESS,

@@ -21,6 +21,7 @@ from outrider.limits import (
     RATE_MAX,
     RATE_MIN,
 )
+from outrider.preferences import Use, uses_of
 from outrider.url import LossyRules, Scope
 from outrider.url.scope import ScopeKind
 from outrider.url.traps import Traps
@@ -61,6 +62,9 @@ class FrontierSettings:
     at the limit, or "skip" the pages of its authority. crawl_delay_as: a "gap" after each request, or the length of a
     "window" in which one request begins, as Bing reads it.
 
+    use: the purposes of the crawl, of "train-ai", "ai-use" and "search". A page whose robots.txt refuses one of them is
+    parked (docs/howto/permission.md).
+
     keep_text_digest: whether the record of a URL keeps the digest of its text, 8 bytes (docs/copies.md). A revisit rule
     switches it on.
 
@@ -99,6 +103,7 @@ class FrontierSettings:
     crawl_delay_max: float | None = None
     crawl_delay_over: str = "obey"
     crawl_delay_as: str = "gap"
+    use: tuple[Use, ...] = ()
     keep_text_digest: bool = False
     revisit: str | RevisitFunction | None = None
     rate: float | None = None
@@ -136,6 +141,7 @@ class FrontierSettings:
         for name, words in _CHOICES.items():
             if given.get(name, words[0]) not in words:
                 raise SettingsError(f"{name} {given[name]!r}: use {', '.join(words[:-1])} or {words[-1]}")
+        given["use"] = uses_of(given.get("use", ()))
         check_revisits(given)
         for name in ("obey_robots", "keep_text_digest"):
             if not isinstance(given.get(name, True), bool):

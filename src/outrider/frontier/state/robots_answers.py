@@ -25,7 +25,8 @@ from outrider.limits import (
     RULES_PER_REFUSAL,
     URL_BYTES_MAX,
 )
-from outrider.robots import AgentRules, verdict_of_status, verdicts, whole_lines
+from outrider.preferences import Use
+from outrider.robots import AgentRules, preferences_of, verdict_of_status, verdicts, whole_lines
 from outrider.url import host_of, spell
 
 _NOBODY_THERE = frozenset({"dns_unknown", "blocked_address", "blocked_port"})  # errors that no later attempt mends
@@ -41,6 +42,7 @@ class RobotsVerdict(Enum):
     HOLD = "hold"  # an errand must fetch its robots.txt first
     READ = "read"  # its robots.txt is known, and too long to be read in this call
     REFUSE = "refuse"
+    USE = "use"  # its robots.txt refuses a use that the crawl is for
     DEAD = "dead"  # no server answers for this authority
     SPENT = "spent"  # its host has given as many pages as it may
     TRAP = "trap"  # the site makes such URLs without end
@@ -50,7 +52,9 @@ class RobotsVerdict(Enum):
 
 # Python 3.11 looks a member of an enum up by a function of Python's: once here, not with each page.
 _RULES, _ALLOW = WITH_COPY
-_GO, _HOLD, _REFUSE = RobotsVerdict.GO, RobotsVerdict.HOLD, RobotsVerdict.REFUSE
+_GO, _HOLD, _REFUSE, _USE = RobotsVerdict.GO, RobotsVerdict.HOLD, RobotsVerdict.REFUSE, RobotsVerdict.USE
+ERRORS_OF_VERDICTS = {_REFUSE: "robots", _USE: "use"}
+"""The error of a page that is parked by a verdict."""
 
 
 def crawl_delay(authorities: Iterable[Authority], rulebook: Rulebook) -> float:
@@ -116,10 +120,15 @@ def standing_at(
     return stands
 
 
-def judged(standings: Sequence[RobotsStanding], urls: Sequence[str]) -> list[RobotsVerdict]:
-    """Returns the judgement on each of these URLs, whose authorities have these verdicts."""
+def judged(standings: Sequence[RobotsStanding], urls: Sequence[str], wanted: Sequence[Use] = ()) -> list[RobotsVerdict]:
+    """Returns the judgement on each of these URLs, whose authorities have these verdicts. wanted: the uses that the
+    crawl is for."""
     rules = [one if isinstance(one, AgentRules) else NO_RULES for one in standings]
     found = [_GO if verdict >= 0 else _REFUSE for verdict in verdicts(rules, urls)]
+    if wanted:
+        for row, (one, url) in enumerate(zip(rules, urls, strict=True)):
+            if one.uses is not None and preferences_of(one.about_uses(url)).refused(wanted) is not None:
+                found[row] = _USE
     if rules == standings:
         return found
     return [one if isinstance(one, RobotsVerdict) else verdict for one, verdict in zip(standings, found, strict=True)]

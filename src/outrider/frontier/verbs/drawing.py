@@ -479,7 +479,7 @@ class LeaseDraw:
         if sum(costs) >= self.refusals:
             judged_rows = bisect_left(list(accumulate(costs)), self.refusals) + 1
             standings, costs = standings[:judged_rows], costs[:judged_rows]
-        return judged(standings, cards.urls()[: len(standings)]), costs
+        return judged(standings, cards.urls()[: len(standings)], self._robots.settings.use), costs
 
     def _by_hosts(self, host: int, slot: int, url: str) -> _Verdict:
         """Judges a page whose host needs a robots.txt next, by the other new hosts of its domain."""

@@ -195,6 +195,8 @@ class Explaining(Part):
             why = f": {trap}" if trap else ""
             what = "because its host may be a mirror" if rule == RULES[BY_MIRROR - 1] else "as a trap"
             return f"it is parked {what} ({rule}){why}; `outrider retry --error {rule}` queues it again"
+        if record.state == PARKED and self.tables.registry.errors[record.error] == "use":
+            return "it is parked: its robots.txt refuses a use of --use; `outrider retry --error use` queues it again"
         if record.state == PARKED and record.reason == Reason.ROBOTS:
             authority = self.tables.robots.by_name.get(authority_of(record.url))
             if authority is not None and self._robots.is_closed(authority, now):

@@ -16,6 +16,7 @@ from outrider.frontier.format.card_records import CardRecord
 from outrider.frontier.format.facts import Fact
 from outrider.frontier.state.authorities import Authority, JudgeAgain, RobotsState, robots_cells
 from outrider.frontier.state.robots_answers import (
+    ERRORS_OF_VERDICTS,
     RobotsStanding,
     RobotsUpdate,
     RobotsVerdict,
@@ -180,13 +181,13 @@ class RobotsFiles(Part):
             draft.error(authority.error)
             draft.refusal(record, now, outcome=Word.ERROR, error=authority.error)
             return
-        error = "robots_unreachable" if self.is_closed(authority, now) else None
-        first = draft.error_text(record.error) not in ("robots", "robots_unreachable")
-        draft.move(record, PARKED, Reason.ROBOTS, error=error or "robots")
+        error = "robots_unreachable" if self.is_closed(authority, now) else ERRORS_OF_VERDICTS[verdict]
+        first = draft.error_text(record.error) not in ("robots_unreachable", *ERRORS_OF_VERDICTS.values())
+        draft.move(record, PARKED, Reason.ROBOTS, error=error)
         draft.record(record, QUEUED)
         if first:
-            draft.error(error or "robots")
-            draft.refusal(record, now, outcome=Word.ROBOTS, error=error)
+            draft.error(error)
+            draft.refusal(record, now, outcome=Word.ROBOTS, error=None if error == "robots" else error)
 
     # -- parked URLs whose rules changed -------------------------------------------------------------------------------
 
@@ -232,9 +233,10 @@ class RobotsFiles(Part):
         cards, place, rows = self._parked_after(authority, self._gates.again[authority.name], max(1, most // each))
         draft = self._core.draft(now)
         if len(cards):
-            go = np.array([one is RobotsVerdict.GO for one in judged([stands] * len(cards), cards.urls())], np.bool_)
-            self.requeue(draft, cards.filter(go), PARKED, now)
-            self._refuse_again(draft, cards.filter(~go))
+            verdicts = judged([stands] * len(cards), cards.urls(), self.settings.use)
+            self.requeue(draft, cards.filter(_is(verdicts, RobotsVerdict.GO)), PARKED, now)
+            for verdict, error in ERRORS_OF_VERDICTS.items():
+                self._refuse_again(draft, cards.filter(_is(verdicts, verdict)), error)
         if place is THROUGH:
             draft.add(Fact.ROBOTS, robots_cells(authority, again=JudgeAgain.NONE))
         self._core.commit(draft, reserve=True)
@@ -242,13 +244,15 @@ class RobotsFiles(Part):
             self._gates.again[authority.name] = place
         return len(cards) * each, rows
 
-    def _refuse_again(self, draft: Draft, cards: Cards) -> None:
-        """Updates cards that were refused because no server answered and are refused by rules now."""
-        rules = draft.error_number("robots")
-        cards = cards.filter(cards.heads["error"] != rules)
+    def _refuse_again(self, draft: Draft, cards: Cards, error: str) -> None:
+        """Updates cards that were refused for another reason and are refused with this error now."""
+        if not len(cards):
+            return
+        number = draft.error_number(error)
+        cards = cards.filter(cards.heads["error"] != number)
         if len(cards):
             heads = cards.changed()
-            heads["error"] = rules
+            heads["error"] = number
             draft.heads(cards.with_heads(heads), np.zeros(len(cards), np.uint64), np.full(len(cards), PARKED, np.uint8))
 
     def _parked_after(self, authority: Authority, place: Place, most: int) -> tuple[Cards, Place, int]:
@@ -411,3 +415,7 @@ def _failed(answer: RobotsAnswer, error: str | None, found: RobotsUpdate) -> str
     if error is None and answer.status and verdict_of_status(answer.status) == "unreachable":
         return f"http_{answer.status}"
     return error
+
+
+def _is(verdicts: Sequence[RobotsVerdict], wanted: RobotsVerdict) -> npt.NDArray[np.bool_]:
+    return np.array([verdict is wanted for verdict in verdicts], np.bool_)
