@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-GROUND = {"causes", "clock", "errors", "install_hints", "limits", "sniffing"}
+GROUND = {"causes", "clock", "errors", "install_hints", "limits", "sniffing", "uses"}
 SECOND = {"kernels"} | GROUND
 ARCHIVE = {"storage", "url", "journey"} | SECOND
 GETTING = {"url", "robots", "journey"} | SECOND
@@ -33,6 +33,7 @@ MAY_IMPORT = {
     "install_hints": GROUND,
     "limits": GROUND,
     "sniffing": GROUND,
+    "uses": GROUND,
     "kernels": GROUND | {"_native"},
     "url": SECOND,
     "storage": SECOND,

@@ -27,7 +27,7 @@ from outrider.limits import (
     VALIDATOR_BYTES_MAX,
     WARC_MARK_BYTES,
 )
-from outrider.preferences import Preferences, UseLine
+from outrider.uses import Preferences, UseLine
 
 Listed = TypeVar("Listed")
 Cell = TypeVar("Cell")

@@ -10,8 +10,8 @@ import pytest
 
 from outrider import page
 from outrider.kernels import robots as twin
-from outrider.preferences import USES
 from outrider.robots import Rules, header_directives, preferences_of, rules
+from outrider.uses import USES
 
 pytestmark = pytest.mark.conformance
 

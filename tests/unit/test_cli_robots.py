@@ -77,6 +77,7 @@ def test_json_contains_all_known_facts(check, file):
         "line": 3,
         "rule": "Disallow: /private",
         "crawl_delay": 2.0,
+        "preferences": None,
         "records": 4,
         "status": None,
         "reason": None,

@@ -394,7 +394,7 @@ def test_the_directives_of_meta_and_header_are_in_the_line(tmp_path):
     assert (["max-snippet:20", "noarchive", "noindex"], State.QUEUED) == (line["directives"], state)
 
 
-def test_what_a_site_says_about_uses_is_in_the_line_by_source(tmp_path):
+def test_statements_about_uses_are_in_the_line_by_source(tmp_path):
     house = House(tmp_path / "out", sitemaps=False)
     lease, *_ = house.pages(b"User-agent: *\nContent-Signal: ai-train=no\nContent-Usage: / ai-use=y\n")
     headers = Headers((("Content-Type", "text/html"), ("Content-Usage", "search=n"), ("TDM-Reservation", "0")))

@@ -38,7 +38,7 @@ from outrider.limits import (
     SERVICE_TEXT_CHARACTERS_MAX,
     SERVICE_WAIT_SECONDS_MAX,
 )
-from outrider.preferences import UseLine
+from outrider.uses import UseLine
 
 _TTL_MS_MAX = int(LEASE_SECONDS_MAX * 1000)
 _ERRANDS = [row.kind.value for row in OF_CALLERS.values()]

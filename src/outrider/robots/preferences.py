@@ -17,11 +17,11 @@ from outrider.limits import (
     PREFERENCE_STATEMENTS_MAX,
     PREFERENCE_TEXT_CHARACTERS_MAX,
 )
-from outrider.preferences import NOTHING_SAID, USES, Preferences, Statement, Use, UseLine, Uses
 from outrider.robots.dictionaries import tokens_by_key
+from outrider.uses import NOTHING_SAID, USES, Preferences, Statement, Use, UseLine, Uses
 
 
-class Source(NamedTuple):
+class PreferenceSource(NamedTuple):
     """One way in which a site says something. text, date: the text that this row follows. stands_for: by the key and
     the value that a site writes, the uses that are answered, and the answer."""
 
@@ -48,14 +48,14 @@ _RESERVED: Final[Mapping[tuple[str, str], tuple[tuple[Use, ...], str]]] = {
 SOURCES: Final = {
     source.name: source
     for source in (
-        Source("robots content-usage", _AIPREF, "2026-09-14", _LABELS),
-        Source("robots content-signal", "Content Signals policy of Cloudflare", "2025-09-24", _SIGNALS),
-        Source("header content-usage", _AIPREF, "2026-09-14", _LABELS),
-        Source("header content-signal", "practice; the policy names robots.txt only", "2025-09-24", _SIGNALS),
-        Source("header tdm-reservation", _TDMREP, "2024-05-10", _RESERVED),
-        Source("meta tdm-reservation", _TDMREP, "2024-05-10", _RESERVED),
-        Source("noai", "practice since 2022", "2022-11-11", {("noai", ""): (("train-ai",), "n")}),
-        Source("noimageai", "practice since 2022; about the images of a page", "2022-11-11", {}),
+        PreferenceSource("robots content-usage", _AIPREF, "2026-09-14", _LABELS),
+        PreferenceSource("robots content-signal", "Content Signals policy of Cloudflare", "2025-09-24", _SIGNALS),
+        PreferenceSource("header content-usage", _AIPREF, "2026-09-14", _LABELS),
+        PreferenceSource("header content-signal", "practice; the policy names robots.txt only", "2025-09-24", _SIGNALS),
+        PreferenceSource("header tdm-reservation", _TDMREP, "2024-05-10", _RESERVED),
+        PreferenceSource("meta tdm-reservation", _TDMREP, "2024-05-10", _RESERVED),
+        PreferenceSource("noai", "practice since 2022", "2022-11-11", {("noai", ""): (("train-ai",), "n")}),
+        PreferenceSource("noimageai", "practice since 2022; about the images of a page", "2022-11-11", {}),
     )
 }
 """The sources in the order of a page: what is known before the request, with the answer, and after reading."""

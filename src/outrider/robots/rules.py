@@ -17,8 +17,8 @@ import numpy as np
 
 from outrider.kernels import RobotsRules, RobotsText, robots_verdicts
 from outrider.limits import CRAWL_DELAY_SECONDS_MAX, ROBOTS_BYTES_MAX, ROBOTS_WILDCARD_RULES_MAX
-from outrider.preferences import Preferences, UseLine
 from outrider.robots.preferences import UseLines, preferences_of
+from outrider.uses import Preferences, UseLine
 
 Answer = Literal["rules", "redirect", "allow", "unreachable"]
 

@@ -34,9 +34,9 @@ from outrider.kernels.page_columns import leads_nowhere
 from outrider.limits import LINKS_PER_PAGE_MAX, READ_AT_ONCE, READ_BYTES_AT_ONCE, READING_THREADS
 from outrider.page import NO_LINKS as NO_FOUND
 from outrider.page import Page, Unread, followed_of, read_many
-from outrider.preferences import NOTHING_SAID, Preferences
 from outrider.robots import PREFERENCE_FIELDS, ROBOTS_FIELD, header_directives, preferences_of, strictest
 from outrider.url import UrlBatch
+from outrider.uses import NOTHING_SAID, Preferences
 
 if TYPE_CHECKING:
     import asyncio

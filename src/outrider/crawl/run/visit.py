@@ -42,9 +42,9 @@ from outrider.limits import (
     URL_BYTES_MAX,
 )
 from outrider.page import Page
-from outrider.preferences import NOTHING_SAID, Preferences
 from outrider.robots import verdict_of_status
 from outrider.url import UrlBatch
+from outrider.uses import NOTHING_SAID, Preferences
 
 UNSENT: Final = frozenset({FetchError.BLOCKED_ADDRESS, FetchError.BLOCKED_PORT})
 _NONE: Final[Mapping[str, Any]] = {}
@@ -293,9 +293,7 @@ def page_outcome(
     answer."""
     response, status = visit.response, visit.status
     line = _page_line(visit, judgement, page, len(links), digest, digest_shown, warc, copy_of, probe)
-    line.items = UNSET if items is None else items
-    line.preferences = preferences if preferences.said else UNSET
-    line.not_followed = dict(not_followed) or UNSET
+    _add_reading(line, preferences, items, not_followed)
     octets = _encode(line)
     page_is_here = judgement.verdict is Verdict.DONE and judgement.location is None
     again = visit.now + instant(due_again) if due_again is not None and page_is_here else None
@@ -416,6 +414,15 @@ def _add_content(line: PageLine, page: Page) -> None:
         line.directives = [_cut(word) for word in sorted(page.robots)]
     if page.left_out:
         line.links_left_out = page.left_out
+
+
+def _add_reading(
+    line: PageLine, preferences: Preferences, items: msgspec.Raw | None, not_followed: Mapping[str, int]
+) -> None:
+    """Adds what the reading found, apart from the content of the page."""
+    line.preferences = preferences if preferences.said else UNSET
+    line.items = UNSET if items is None else items
+    line.not_followed = dict(not_followed) or UNSET
 
 
 def _add_answer(line: PageLine, response: Response, digest: bytes | None) -> None:

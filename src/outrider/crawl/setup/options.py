@@ -54,11 +54,11 @@ from outrider.limits import (
     TOTAL_SECONDS_MAX,
     TRUNCATE_BYTES_MAX,
 )
-from outrider.preferences import USE_UNKNOWN, USES, Use, uses_of
 from outrider.storage.object_address import ACCEPTED as ACCEPTED_STORES
 from outrider.storage.object_address import checked_object_store
 from outrider.url import LossyRules, Scope
 from outrider.url.traps import Traps
+from outrider.uses import USE_UNKNOWN, USES, Use, uses_of
 
 ENVIRONMENT_PREFIX = "OUTRIDER_"
 _ALMOST = 0.9  # how alike two names are that differ by a letter or two; other tools have variables of their own

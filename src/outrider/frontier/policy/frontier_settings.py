@@ -21,10 +21,10 @@ from outrider.limits import (
     RATE_MAX,
     RATE_MIN,
 )
-from outrider.preferences import Use, uses_of
 from outrider.url import LossyRules, Scope
 from outrider.url.scope import ScopeKind
 from outrider.url.traps import Traps
+from outrider.uses import Use, uses_of
 
 ROBOTS_UNREACHABLE = ("closed", "open")
 CRAWL_DELAY_OVER = ("obey", "cap", "skip")

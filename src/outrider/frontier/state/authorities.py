@@ -18,8 +18,8 @@ from outrider.frontier.state.errand import Errand
 from outrider.frontier.state.hosts import DELAYED, NONE, ROBOTS
 from outrider.frontier.stores.rulebook import Rulebook
 from outrider.journey import Kind
-from outrider.preferences import UseLine
 from outrider.url import authorities_of, host_of
+from outrider.uses import UseLine
 
 if TYPE_CHECKING:
     from outrider.frontier.state.tables import Tables

@@ -25,9 +25,9 @@ from outrider.limits import (
     RULES_PER_REFUSAL,
     URL_BYTES_MAX,
 )
-from outrider.preferences import Use
 from outrider.robots import AgentRules, preferences_of, verdict_of_status, verdicts, whole_lines
 from outrider.url import host_of, spell
+from outrider.uses import Use
 
 _NOBODY_THERE = frozenset({"dns_unknown", "blocked_address", "blocked_port"})  # errors that no later attempt mends
 _GUARDED = "blocked_address"  # the error of an address guard, which belongs to one process

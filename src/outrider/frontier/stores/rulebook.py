@@ -31,10 +31,10 @@ from outrider.limits import (
     ROBOTS_PACKED_BYTES_MIN,
     RULES_READ_BYTES_PER_CALL,
 )
-from outrider.preferences import UseLine
 from outrider.robots import ALLOW_ALL, AgentRules, Rules
 from outrider.storage.files import Files
 from outrider.storage.scratch import Scratch
+from outrider.uses import UseLine
 
 if sys.version_info >= (3, 14):
     from compression import zstd

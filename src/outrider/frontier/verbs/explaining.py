@@ -42,11 +42,11 @@ from outrider.journey import (
     UrlStatus,
 )
 from outrider.limits import BAD_ANSWERS_MAX, BEFORE_COUNTED_MAX, HOST_TRIALS_MAX, RETRY_SECONDS
-from outrider.preferences import Preferences
 from outrider.robots import Rules, preferences_of
 from outrider.url import UrlBatch, authority_of, host_of
 from outrider.url.keys import has_host
 from outrider.url.traps import BY_COUNTS, BY_MIRROR, RULES
+from outrider.uses import Preferences
 
 _ROBOTS_WORDS = {
     RobotsState.RULES: "no line matches: it is allowed",
