@@ -31,7 +31,7 @@ Case = dict[str, Any]
 
 # The number of cases on which the reference parsers disagree, and that are answered as their source wants. A change
 # here is a change of behaviour; explain it in docs/decisions/robots.md.
-AS_THE_SOURCE_WANTS = {"source+google": 13, "source+protego": 76, "source-only": 8}
+AS_THE_SOURCE_WANTS = {"source+google": 13, "source+protego": 75, "source-only": 8}
 
 ODD = re.compile(r",|/robots\.txt$")
 
@@ -39,6 +39,10 @@ KNOWN_DIFFERENCES = [
     "SimpleRobotRulesParserTest.testSitemap",  # a bare URL on a line of its own counts as a sitemap
     # Rules and delays without an agent line: there they are for all agents, here for no agent (RFC 9309 section 2.2.1).
     "test_robots.py:test_no_leading_user_agent",
+    # A Crawl-delay ends no list of agents, so two agents share the longer delay. One case is as the one above.
+    "test.rs:test_parser_line_elements",
+    "test.rs:test_parser_line_elements",
+    "test.rs:test_parser_line_elements",
     "test.rs:test_parser_line_elements",
     "test.rs:test_repcpp_no_leading_user_agent",
     "test.rs:test_repcpp_no_leading_user_agent",
@@ -129,7 +133,7 @@ def test_disputed_verdicts_are_known(robots_data: Path) -> None:
     for case in json_lines(robots_data / "real-disputed.jsonl.gz"):
         ours = Rules.parse(bodies[case["file"]]).allowed(case["agent"], absolute(case["path"]))
         sides["google" if ours == case["google"] else "protego"] += 1
-    assert {"protego": 669, "google": 534} == dict(sides)
+    assert {"google": 1_179, "protego": 24} == dict(sides)
 
 
 def test_crawl_delays_and_sitemaps(robots_data: Path) -> None:
