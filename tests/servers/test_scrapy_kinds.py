@@ -54,7 +54,8 @@ def shop(root: list[str]):
             own = range(4 * int(number or 0), 4 * int(number or 0) + 4) if kind == "list" else ()
             return Answer(lists + "".join(f'<a href="/item/{one}">item {one}</a>' for one in own))
         if kind == "item" and number.isdigit() and int(number) < PAGES:
-            return Answer(f'<a href="/item/{(int(number) + 1) % PAGES}">next</a>')
+            following = (int(number) + 1) % PAGES
+            return Answer(f'<a href="/item/{following}">item {following}</a>')  # as in lists: any page may be first
         return MISSING
 
     return answer
