@@ -528,7 +528,7 @@ def test_the_document_names_every_path_with_its_problems():
     text = json.dumps(found)
     for name in {part.split('"')[0] for part in text.split("#/components/schemas/")[1:]}:
         assert name in found["components"]["schemas"]
-    assert found == Served().answer("GET", "/openapi.json")
+    assert json.loads(text) == Served().answer("GET", "/openapi.json")  # a tuple is sent as a list
 
 
 def test_the_paths_that_clients_know_are_there():
