@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +19,8 @@ from outrider.limits import MICROSECONDS
 from outrider.url import Url
 
 pytestmark = pytest.mark.conformance
+Cases = dict[str, list[dict[str, Any]]]
 MIDNIGHT = 1_795_737_600  # 2026-11-27
-
-
-@pytest.fixture(scope="module")
-def cases(shared: Path) -> dict[str, list[dict[str, Any]]]:
-    found: dict[str, list[dict[str, Any]]] = {}
-    for line in (shared / "data/permission/cases.jsonl").read_text("utf-8").splitlines():
-        case = json.loads(line)
-        found.setdefault(case["area"], []).append(case)
-    return found
 
 
 @pytest.fixture(scope="module")
@@ -48,8 +39,8 @@ def signed_target(url: str) -> SignedTarget:
     return SignedTarget("GET", target.scheme, target.authority, path, mark + query)
 
 
-def test_signatures_are_equal_byte_for_byte(cases: dict[str, list[dict[str, Any]]], key: SigningKey) -> None:
-    for case in cases["signature"]:
+def test_signatures_are_equal_byte_for_byte(permission_cases: Cases, key: SigningKey) -> None:
+    for case in permission_cases["signature"]:
         told = case["input"]
         made = sign_request(
             key,
@@ -63,11 +54,11 @@ def test_signatures_are_equal_byte_for_byte(cases: dict[str, list[dict[str, Any]
             label=told["label"],
         )
         assert case["right"] == {"base": made.base, **dict(made.fields())}, case["id"]
-    assert 13 == len(cases["signature"])
+    assert 13 == len(permission_cases["signature"])
 
 
-def test_the_directory_is_equal_byte_for_byte(cases: dict[str, list[dict[str, Any]]], key: SigningKey) -> None:
-    for case in cases["directory"]:
+def test_the_directory_is_equal_byte_for_byte(permission_cases: Cases, key: SigningKey) -> None:
+    for case in permission_cases["directory"]:
         told, right = case["input"], case["right"]
         if "x" in told:
             assert right == thumbprint(told["x"]), case["id"]
@@ -81,8 +72,8 @@ def test_the_directory_is_equal_byte_for_byte(cases: dict[str, list[dict[str, An
         assert right["Signature"] == fields["Signature"]
 
 
-def test_ranges_are_published_as_the_cases_say(cases: dict[str, list[dict[str, Any]]]) -> None:
-    for case in cases["ranges"]:
+def test_ranges_are_published_as_the_cases_say(permission_cases: Cases) -> None:
+    for case in permission_cases["ranges"]:
         told, right = case["input"], case["right"]
         assert "2026-11-27T00:00:00Z" == told["at"]
         if "error" in right:
@@ -97,10 +88,8 @@ def test_the_test_key_of_the_rfc_is_refused(key: SigningKey) -> None:
         require_own(key)
 
 
-def test_roots_notes_and_proofs_are_equal_byte_for_byte(
-    cases: dict[str, list[dict[str, Any]]], key: SigningKey
-) -> None:
-    for case in cases["proof"]:
+def test_roots_notes_and_proofs_are_equal_byte_for_byte(permission_cases: Cases, key: SigningKey) -> None:
+    for case in permission_cases["proof"]:
         told, right = case["input"], case["right"]
         lines = [line.encode() for line in told["lines"]]
         tree = LineTree()
@@ -112,4 +101,4 @@ def test_roots_notes_and_proofs_are_equal_byte_for_byte(
         assert right["vkey"] == verifier_key(told["name"], key.public)
         assert head == read_head(right["note"], right["vkey"])
         assert right["proof"] == [base64.b64encode(one).decode() for one in maker.proof(told["index"])]
-    assert 2 == len(cases["proof"])
+    assert 2 == len(permission_cases["proof"])

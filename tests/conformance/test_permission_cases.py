@@ -1,9 +1,7 @@
-"""What sites say about uses, payment and hours: the cases of the reference material, with kernel and twin alike."""
+"""What sites say about uses: the cases of the reference material, with kernel and twin alike."""
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,16 +15,6 @@ pytestmark = pytest.mark.conformance
 
 _SIGNALS = {"search": "search", "ai-input": "ai-use", "ai-train": "train-ai"}
 _ANSWERS = {"y": "yes", "n": "no", None: None}
-
-
-@pytest.fixture(scope="module")
-def cases(shared: Path) -> dict[str, list[dict[str, Any]]]:
-    """The cases by area."""
-    found: dict[str, list[dict[str, Any]]] = {}
-    for line in (shared / "data/permission/cases.jsonl").read_text("utf-8").splitlines():
-        case = json.loads(line)
-        found.setdefault(case["area"], []).append(case)
-    return found
 
 
 @pytest.fixture(params=["as installed", "twin"])
@@ -52,8 +40,8 @@ def _directives(given: dict[str, Any]) -> frozenset[str]:
 
 
 @pytest.mark.usefixtures("_each_kernel")
-def test_content_usage_lines_are_read_as_the_draft_says(cases):
-    for case in cases["content-usage-robots"]:
+def test_content_usage_lines_are_read_as_the_draft_says(permission_cases):
+    for case in permission_cases["content-usage-robots"]:
         given, right = case["input"], case["right"]
         text = Rules.parse(given["robots"].encode())
         said = text.about_uses(given["agent"], given["url"])
@@ -65,38 +53,38 @@ def test_content_usage_lines_are_read_as_the_draft_says(cases):
         assert right == found, case["id"]
 
 
-def test_content_usage_fields_are_read_as_the_draft_says(cases):
-    for case in cases["content-usage-header"]:
+def test_content_usage_fields_are_read_as_the_draft_says(permission_cases):
+    for case in permission_cases["content-usage-header"]:
         assert case["right"] == _answers(preferences_of((), _fields(case["input"])).uses), case["id"]
 
 
 @pytest.mark.usefixtures("_each_kernel")
-def test_the_stricter_of_robots_and_field_counts(cases):
-    for case in cases["content-usage-both"]:
+def test_the_stricter_of_robots_and_field_counts(permission_cases):
+    for case in permission_cases["content-usage-both"]:
         given = case["input"]
         lines = Rules.parse(given["robots"].encode()).of(given["agent"]).about_uses(given["url"])
         assert case["right"] == _answers(preferences_of(lines, _fields(given)).uses), case["id"]
 
 
 @pytest.mark.usefixtures("_each_kernel")
-def test_content_signals_are_read(cases):
-    for case in cases["content-signal"]:
+def test_content_signals_are_read(permission_cases):
+    for case in permission_cases["content-signal"]:
         given = case["input"]
         uses = Rules.parse(given["robots"].encode()).about_uses(given["agent"], "http://a.test/x").uses
         assert case["right"] == {key: _ANSWERS[uses.get(use)] for key, use in _SIGNALS.items()}, case["id"]
-    for case in cases["content-signal-header"]:
+    for case in permission_cases["content-signal-header"]:
         uses = preferences_of((), _fields(case["input"])).uses
         assert case["right"] == {key: _ANSWERS[uses.get(use)] for key, use in _SIGNALS.items()}, case["id"]
 
 
-def test_noai_is_read_as_noindex_is(cases):
-    for case in cases["noai"]:
+def test_noai_is_read_as_noindex_is(permission_cases):
+    for case in permission_cases["noai"]:
         said = {one.source for one in preferences_of((), (), _directives(case["input"])).said}
         assert case["right"] == {word: word in said for word in ("noai", "noimageai")}, case["id"]
 
 
-def test_tdm_reservations_of_fields_and_metas_supersede_each_other(cases):
-    for case in cases["tdmrep"]:
+def test_tdm_reservations_of_fields_and_metas_supersede_each_other(permission_cases):
+    for case in permission_cases["tdmrep"]:
         given = case["input"]
         if given["file"] is not None:
             continue
@@ -108,8 +96,8 @@ def test_tdm_reservations_of_fields_and_metas_supersede_each_other(cases):
         assert case["right"] == found, case["id"]
 
 
-def test_a_wanted_use_is_refused_by_what_the_site_says(cases):
-    for case in cases["use"]:
+def test_a_wanted_use_is_refused_by_what_the_site_says(permission_cases):
+    for case in permission_cases["use"]:
         given, right = case["input"], case["right"]
         robots = [(1, "content-usage", f"{use}={answer}") for use, answer in given.get("robots", {}).items()]
         signals = given.get("content-signal", {}).items()

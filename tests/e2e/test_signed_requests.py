@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 import ssl
-import subprocess
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
 from http_message_signatures import HTTPMessageVerifier, HTTPSignatureKeyResolver, algorithms
 
 from e2e import crawling
@@ -19,25 +22,30 @@ from outrider.identity.signing_key import read_key
 
 PAGE = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 31\r\n\r\n<title>t</title><a href=/x>x</a>"[:-1]
 
-pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="the certificates are made by openssl")
-
 
 def server_context(folder: Path) -> ssl.SSLContext:
     """A context for site.test, by the certificate authority `root.pem` of the folder."""
 
-    def openssl(*arguments: object) -> None:
-        subprocess.run(["openssl", *map(str, arguments)], check=True, capture_output=True, timeout=30)
-
-    curve = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
-    root, site, names = folder / "root", folder / "site", folder / "names"
-    names.write_text("subjectAltName=DNS:site.test\n")
-    openssl("req", "-x509", *curve, "-days", 2, "-subj", "/CN=Root", "-keyout", f"{root}.key", "-out", f"{root}.pem")
-    openssl("req", *curve, "-subj", "/CN=site.test", "-keyout", f"{site}.key", "-out", f"{site}.csr")
-    signed = ("-CA", f"{root}.pem", "-CAkey", f"{root}.key", "-CAcreateserial", "-days", 2, "-extfile", names)
-    openssl("x509", "-req", "-in", f"{site}.csr", *signed, "-out", f"{site}.pem")
+    root, site = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
+    (folder / "root.pem").write_bytes(certificate(root, "Root", root, x509.BasicConstraints(ca=True, path_length=None)))
+    names = x509.SubjectAlternativeName([x509.DNSName("site.test")])
+    (folder / "site.pem").write_bytes(certificate(site, "site.test", root, names))
+    form = (Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    (folder / "site.key").write_bytes(site.private_bytes(*form))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(f"{site}.pem", f"{site}.key")
+    context.load_cert_chain(folder / "site.pem", folder / "site.key")
     return context
+
+
+def certificate(
+    key: ec.EllipticCurvePrivateKey, name: str, root: ec.EllipticCurvePrivateKey, extension: x509.ExtensionType
+) -> bytes:
+    """A certificate of a key by the authority `Root`, for a day before and after now: TLS reads the clock."""
+    subject, issuer = (x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, one)]) for one in (name, "Root"))
+    now, day = datetime.now(UTC), timedelta(days=1)
+    made = x509.CertificateBuilder(issuer, subject, key.public_key(), x509.random_serial_number(), now - day, now + day)
+    made = made.add_extension(extension, critical=isinstance(extension, x509.BasicConstraints))
+    return made.sign(root, hashes.SHA256()).public_bytes(Encoding.PEM)
 
 
 class Keys(HTTPSignatureKeyResolver):

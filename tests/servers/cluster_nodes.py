@@ -8,7 +8,7 @@ import subprocess
 import time
 from collections import Counter
 
-from e2e.crawling import command, environment, lines
+from e2e.crawling import command, environment, lines, wait_for
 from outrider.sim.verdict import judge
 
 DELAY = 0.2
@@ -71,10 +71,10 @@ class Nodes:
         self.until(lambda: time.monotonic() - began > seconds)
 
     def until(self, happened):
-        ends = time.monotonic() + SECONDS_MAX
-        while not happened():
-            assert time.monotonic() < ends, {name: self.told(name)[-1000:] for name in self.running}
-            time.sleep(0.1)
+        try:
+            wait_for(happened, SECONDS_MAX)
+        except AssertionError as error:
+            raise AssertionError({name: self.told(name)[-1000:] for name in self.running}) from error
 
     def finish(self):
         """Waits until all nodes have ended, and checks what all rows have in common. Returns the requests in excess."""

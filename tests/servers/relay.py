@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import threading
-import time
 from contextlib import suppress
 
 PIECE = 65_536
@@ -52,7 +51,7 @@ class Relay:
         try:
             while not self._ended.is_set() and self.state != "cut":
                 if self.state == "half":
-                    time.sleep(LOOK_SECONDS)
+                    self._ended.wait(LOOK_SECONDS)
                     continue
                 try:
                     octets = one.recv(PIECE)
@@ -61,7 +60,7 @@ class Relay:
                 if not octets:
                     break
                 if self.state == "slow":
-                    time.sleep(self._slow_seconds)
+                    self._ended.wait(self._slow_seconds)
                 with suppress(TimeoutError):
                     other.sendall(octets)
         except OSError:

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from e2e.crawling import outrider
+from e2e.crawling import outrider, wait_for
 from e2e.loopback import MISSING, Answer, site
-from servers.trees import asked, gaps, tree, wait_for
+from servers.trees import asked, gaps, tree
 
 HERE = Path(__file__).parent
 IN_FLIGHT = 10  # the concurrency of crawlers.py

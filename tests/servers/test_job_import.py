@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from e2e.crawling import outrider
+from e2e.crawling import outrider, wait_for
 from e2e.loopback import site
-from servers.trees import asked, tree, wait_for
+from servers.trees import asked, tree
 
 SPIDERS = Path(__file__).with_name("spiders.py")
 PAGES = 120

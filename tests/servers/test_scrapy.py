@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from e2e.crawling import outrider
+from e2e.crawling import outrider, wait_for
 from e2e.loopback import MISSING, Answer, site
-from servers.trees import asked, gaps, tree, wait_for
+from servers.trees import asked, gaps, tree
 
 SPIDERS = Path(__file__).with_name("spiders.py")
 IN_FLIGHT = 32  # CONCURRENT_REQUESTS that are sent, and as many that are processed and not stored yet

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import time
 
 from e2e.loopback import MISSING, Answer
 
@@ -23,13 +22,6 @@ def tree(pages):
 
 def asked(web):
     return [target for target, _ in web.requests]
-
-
-def wait_for(what, seconds=60):
-    ends = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < ends
-        time.sleep(0.02)
 
 
 def gaps(web):

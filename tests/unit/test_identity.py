@@ -81,7 +81,7 @@ def verifier(public: bytes) -> HTTPMessageVerifier:
 
 def test_the_proof_of_possession_is_verified_by_another_library(tmp_path):
     key = make_key(str(tmp_path / "key.pem"))
-    now = int(time.time())
+    now = int(time.time())  # the other library compares with its own clock
     directory = key_directory([key], "crawler.example.org", created=now, expires=now + 60)
     fields = dict(directory.fields())
     found = verifier(key.public).verify(

@@ -457,7 +457,7 @@ impl FingerprintSet {
         for number in usize::from(slot)..SLOTS {
             let slot = &self.slots[number];
             let place = slot.place(first);
-            // A key after the last leaf has no place in this slot: the next slot follows.
+            // Where the key is after the last leaf of this slot, the next slot continues.
             for leaf in slot.leaves.get(place..).unwrap_or_default() {
                 let start = prints.len();
                 leaf.read(&mut prints);

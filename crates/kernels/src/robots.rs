@@ -85,7 +85,7 @@ struct Group {
     delay: Option<f64>,
 }
 
-/// A line of a group that is no rule of access.
+/// A line of a group with another field than Allow and Disallow.
 struct Remark {
     group: u32,
     field: Field,
@@ -241,7 +241,8 @@ impl Text {
         })
     }
 
-    /// The first so many lines of one field that count for a token, as number and value; none for another field.
+    /// Returns the first lines of one field that count for a token, `lines_max` at most, each with its number and value.
+    /// An unknown field gives an empty list.
     #[must_use]
     pub fn remarks(&self, token: &[u8], name: &str, lines_max: usize) -> Vec<(u32, &[u8])> {
         let Some(field) = remarked(name) else { return Vec::new() };
@@ -253,7 +254,7 @@ impl Text {
         &self.text[remark.start as usize..][..remark.length as usize]
     }
 
-    /// The first so many Content-Usage lines that count for a token.
+    /// Returns the first Content-Usage lines that count for a token, `lines_max` at most.
     #[must_use]
     pub fn usages(&self, token: &[u8], lines_max: usize) -> Usages {
         let mut found = Usages { arena: Vec::new(), patterns: Vec::new(), lenient: self.lenient };
@@ -791,7 +792,7 @@ impl Usages {
         self.patterns.len()
     }
 
-    /// Whether there is no line.
+    /// Whether the list is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.patterns.is_empty()

@@ -185,7 +185,7 @@ impl Items {
         self.streams.len()
     }
 
-    /// Whether the turn has no items.
+    /// Whether the turn is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.streams.is_empty()

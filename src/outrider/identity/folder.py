@@ -18,7 +18,7 @@ from typing import Final
 import msgspec
 
 from outrider.errors import NamedPathError, SettingsError
-from outrider.identity.publication import DATA, EXEMPTIONS, PURPOSE, CrawlerDescription
+from outrider.identity.publication import CrawlerDescription
 from outrider.identity.signing_key import KEY_FILE, SigningKey, read_key, require_own
 from outrider.limits import IDENTITY_FILE_BYTES_MAX, IDENTITY_KEYS_MAX, IDENTITY_TEXT_MAX
 
@@ -27,18 +27,15 @@ _ORIGIN = re.compile(r"https://[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?(?::[1-9][0
 _OLD_KEY = re.compile(r"key-[A-Za-z0-9._-]+\.pem")
 
 
-class _Description(msgspec.Struct, forbid_unknown_fields=True):
-    """The keys of identity.toml."""
+class _Description(CrawlerDescription, frozen=True):
+    """All keys of identity.toml: those of the crawler, its address ranges, and the path of its key."""
 
-    url: str
-    user_agent: str
-    contact: str
-    purpose: str = PURPOSE
-    data: str = DATA
-    exemptions: str = EXEMPTIONS
-    renders: bool = False
-    ranges: list[str] = []
+    ranges: tuple[str, ...] = ()
     key: str = KEY_FILE
+
+
+_TEXTS: Final = ("name", "contact", "purpose", "data", "exemptions")
+_KEYS: Final = {field.name: field.encode_name for field in msgspec.structs.fields(_Description)}
 
 
 class IdentityFolder:
@@ -52,9 +49,7 @@ class IdentityFolder:
         self.ranges = told.ranges
         self.key_path = os.path.join(path, os.path.expanduser(told.key))
         """The file of the key that signs requests."""
-        self.crawler = CrawlerDescription(
-            told.url, told.user_agent, told.contact, told.purpose, told.data, told.exemptions, told.renders
-        )
+        self.crawler: CrawlerDescription = told
 
     def key(self) -> SigningKey:
         """Returns the key that signs requests. Raises NamedPathError and SettingsError."""
@@ -102,9 +97,10 @@ def _described(path: str) -> _Description:
         raise SettingsError(f"{path} is not TOML: {error}") from None
     except msgspec.ValidationError as error:
         raise SettingsError(f"{path}: {error}") from None
-    told.url = checked_origin(told.url)
-    for name in ("user_agent", "contact", "purpose", "data", "exemptions"):
+    for name in _TEXTS:
         text = getattr(told, name)
         if not text.strip() or len(text) > IDENTITY_TEXT_MAX or not text.isprintable():
-            raise SettingsError(f"{path}: {name} is empty, longer than {IDENTITY_TEXT_MAX:,} characters, or no text")
-    return told
+            raise SettingsError(
+                f"{path}: {_KEYS[name]} is empty, longer than {IDENTITY_TEXT_MAX:,} characters, or no text"
+            )
+    return msgspec.structs.replace(told, url=checked_origin(told.url))

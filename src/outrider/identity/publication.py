@@ -33,10 +33,10 @@ DATA: Final = "Ask the contact below how the pages are used."
 EXEMPTIONS: Final = "None. The crawler obeys robots.txt on all sites."
 
 
-@dataclass(frozen=True, slots=True)
-class CrawlerDescription:
-    """The description of a crawler. url: the origin of its own site, https. name: its product token. contact: a mail
-    address or a URL. purpose, data: sentences for people. renders: whether it runs the scripts of pages."""
+class CrawlerDescription(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"name": "user_agent"}):
+    """The description of a crawler, by the keys of identity.toml. url: the origin of its own site, https. name: its
+    product token. contact: a mail address or a URL. purpose, data: sentences for people. renders: whether it runs the
+    scripts of pages."""
 
     url: str
     name: str

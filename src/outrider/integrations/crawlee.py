@@ -164,11 +164,10 @@ class RequestManager(ThrottlingRequestManager):  # type: ignore[misc]  # Crawlee
                 patience_seconds=INTEGRATION_PATIENCE_SECONDS,
             )
             rules = partial(_make_crawl, found, name, delay_seconds if served else None, requests_per_host)
-            try:
+            with contextlib.ExitStack() as undo:
+                undo.callback(found.close)
                 rules()
-            except BaseException:
-                found.close()
-                raise
+                undo.pop_all()
             return cls(found, name, served=served, delay_seconds=delay_seconds, rules=rules)
 
         found: Self = await asyncio.to_thread(make)
