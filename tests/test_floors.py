@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-GROUND = {"causes", "clock", "errors", "install_hints", "limits", "sniffing", "uses"}
+GROUND = {"causes", "clock", "errors", "install_hints", "limits", "sniffing", "structured_fields", "uses"}
 SECOND = {"kernels"} | GROUND
 ARCHIVE = {"storage", "url", "journey"} | SECOND
 GETTING = {"url", "robots", "journey"} | SECOND
@@ -31,6 +31,7 @@ MAY_IMPORT = {
     "clock": GROUND,
     "errors": GROUND,
     "install_hints": GROUND,
+    "structured_fields": GROUND,
     "limits": GROUND,
     "sniffing": GROUND,
     "uses": GROUND,

@@ -45,8 +45,8 @@ _PAGES: Final = "pages"
 class OwnStore:
     """One store of this node. ready_at: when it may have leases, by the monotonic clock. leased: its open leases of
     this node. lsn: of its last line. leaves: it leases nothing any more. heard: the offset of `words` up to which it
-    has carried out orders; heard_noted: what the store itself says about that. pages_given: of
-    all its shares (`PageShares`); pages_left: how many more it may lease, at least; at_limit: no share was left."""
+    has carried out orders; heard_noted: what the store itself says about that. pages_given: of all its shares
+    (`PageShares`); pages_left: how many more it may lease, at least; at_limit: no share was left."""
 
     number: int
     owned: Owned

@@ -39,7 +39,7 @@ class SignWhen(StrEnum):
 
 
 class SignScope(StrEnum):
-    """The validity of a signature: for one request, or all requests to a host for a minute."""
+    """The requests for which a signature is valid: one, or all to a host for a minute."""
 
     REQUEST = "request"
     HOST = "host"
@@ -48,7 +48,6 @@ class SignScope(StrEnum):
 SIGNATURE_COUNTS: Final = ("made", "reused", "asked", "not_signable", "refused", "clock_ahead_seconds")
 """The counts of a signer: see its `statistics`."""
 _CHALLENGES: Final = frozenset({401, 403, 429})
-_HOST_COMPONENTS: Final = frozenset({"@authority", "@scheme"})
 _NONCE_BYTES: Final = 32
 
 K = TypeVar("K")

@@ -4,7 +4,6 @@
     folder.py             the folder of an identity: key.pem and identity.toml
     signatures.py         signatures of requests and of the key directory (RFC 9421, Web Bot Auth)
     accept_signature.py   the field by which a site asks for a signature
-    structured_fields.py  dictionaries of RFC 9651
     publication.py        the key directory, address ranges, agent card and bot page
     merkle_tree.py        a tree over lines (RFC 9162): roots and inclusion proofs
     signed_note.py        a tree head with its signature, as a signed note

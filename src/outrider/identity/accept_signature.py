@@ -8,8 +8,8 @@ from typing import Final, NamedTuple
 
 from outrider.errors import SettingsError
 from outrider.identity.signatures import AGENT, COMPONENTS, LABEL, REQUEST_TAG
-from outrider.identity.structured_fields import Member, read_dictionary
 from outrider.limits import ACCEPT_SIGNATURE_BYTES_MAX, SIGNATURE_LABEL_MAX, SIGNATURE_NONCE_MAX
+from outrider.structured_fields import Member, read_dictionary
 
 ALGORITHM: Final = "ed25519"
 _HOST: Final = frozenset({"@authority", "@target-uri"})

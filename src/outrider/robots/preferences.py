@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+from outrider.errors import SettingsError
 from outrider.kernels import RobotsText, RobotsUsages
 from outrider.limits import (
     PREFERENCE_CHARACTERS_MAX,
@@ -17,7 +18,7 @@ from outrider.limits import (
     PREFERENCE_STATEMENTS_MAX,
     PREFERENCE_TEXT_CHARACTERS_MAX,
 )
-from outrider.robots.dictionaries import tokens_by_key
+from outrider.structured_fields import Token, read_dictionary
 from outrider.uses import NOTHING_SAID, USES, Preferences, Statement, Use, UseLine, Uses
 
 
@@ -134,10 +135,11 @@ def said_in_line(line: UseLine) -> Statement:
 def _usages(source: str, text: str, line: int | None = None, *, shown: str) -> Statement:
     if len(text) > PREFERENCE_CHARACTERS_MAX:
         return _faulty(source, shown, line, f"it is longer than {PREFERENCE_CHARACTERS_MAX:,} characters")
-    tokens = tokens_by_key(text.strip(" \t"))
-    if tokens is None:
+    try:
+        members = read_dictionary(text.strip(" \t"))
+    except SettingsError:
         return _faulty(source, shown, line, "it is not a dictionary of RFC 9651")
-    said = [(key, token) for key, token in tokens.items() if token is not None]
+    said = [(key, str(one.value)) for key, one in members.items() if isinstance(one.value, Token)]
     return Statement(source, _cut(shown), _uses_of(source, said), line)
 
 

@@ -130,16 +130,7 @@ def _server_text(fields: Sequence[tuple[str, str]]) -> str:
 
 
 def _description_text(crawler: CrawlerDescription) -> str:
-    told: dict[str, object] = {
-        "url": crawler.url,
-        "user_agent": crawler.name,
-        "contact": crawler.contact,
-        "purpose": crawler.purpose,
-        "data": crawler.data,
-        "exemptions": crawler.exemptions,
-        "renders": crawler.renders,
-        "ranges": (),
-    }
+    told: dict[str, object] = {**msgspec.to_builtins(crawler), "ranges": ()}
     head = "# The identity of a crawler. docs/howto/identity.md explains each key.\n"
     return head + "".join(f"{name} = {value_text(value)}\n" for name, value in told.items())
 

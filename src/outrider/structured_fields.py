@@ -1,7 +1,8 @@
-"""Dictionaries of structured fields (RFC 9651), as `Accept-Signature` has them: members with inner lists and
-parameters.
+"""Dictionaries of structured fields (RFC 9651), as `Accept-Signature` and `Content-Usage` have them: members with inner
+lists and parameters. Reading takes linear time.
 
-A dictionary that does not parse states nothing. Values are Python values; a Token is a `Token`, bytes are bytes.
+A dictionary that does not parse states nothing. Values are Python values; a Token is a `Token`, a Date is a `Date`, a
+Display String is a `DisplayString`.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import base64
 import re
 from collections.abc import Mapping
 from typing import Final, NamedTuple
+from urllib.parse import unquote
 
 from outrider.errors import SettingsError
 
@@ -18,12 +20,26 @@ _STRING: Final = re.compile(r'"((?:[\x20-\x21\x23-\x5b\x5d-\x7e]|\\["\\])*)"')
 _TOKEN: Final = re.compile(r"[A-Za-z*][A-Za-z0-9!#$%&'*+.^_`|~:/-]*")
 _NUMBER: Final = re.compile(r"-?[0-9]{1,15}(?:(?<![0-9]{13})\.[0-9]{1,3})?")
 _BYTES: Final = re.compile(r":([A-Za-z0-9+/=]*):")
+_DATE: Final = re.compile(r"@(-?[0-9]{1,15})(?![0-9.])")
+_DISPLAY: Final = re.compile(r'%"((?:[\x20-\x21\x23-\x24\x26-\x7e]|%[0-9a-f]{2})*)"')
 _SPACES: Final = re.compile(r" *")
 _BLANKS: Final = re.compile(r"[ \t]*")
 
 
 class Token(str):
     """A token: a word without quotation marks."""
+
+    __slots__ = ()
+
+
+class Date(int):
+    """A date: seconds since 1970."""
+
+    __slots__ = ()
+
+
+class DisplayString(str):
+    """A text for people, which may have any character."""
 
     __slots__ = ()
 
@@ -96,6 +112,10 @@ class _DictionaryReader:
             return re.sub(r"\\(.)", r"\1", self._need(_STRING, "a string")[1:-1])
         if first == ":":
             return self._bytes()
+        if first == "@":
+            return Date(self._need(_DATE, "a date")[1:])
+        if first == "%":
+            return self._display()
         if first == "?":
             word = self._text[self._at : self._at + 2]
             if word not in ("?0", "?1"):
@@ -113,6 +133,12 @@ class _DictionaryReader:
             return base64.b64decode(text, validate=True)
         except ValueError:
             raise self._fault("bytes in base64") from None
+
+    def _display(self) -> DisplayString:
+        try:
+            return DisplayString(unquote(self._need(_DISPLAY, "a display string")[2:-1], errors="strict"))
+        except UnicodeDecodeError:
+            raise self._fault("a display string in UTF-8") from None
 
     def _match(self, pattern: re.Pattern[str]) -> str | None:
         found = pattern.match(self._text, self._at)
