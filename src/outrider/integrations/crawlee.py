@@ -118,9 +118,8 @@ class RequestManager(ThrottlingRequestManager):  # type: ignore[misc]  # Crawlee
         self._unset: dict[str, float] = {}  # delays that the frontier does not have yet: before a host's first request
         self._refusals: dict[str, _Refusals] = {}
         self._changed = asyncio.Event()
-        self._look_at = (
-            0.0  # a reading of the monotonic clock: before it no lease is worth a try, unless something changed
-        )
+        # A reading of the monotonic clock. Before it no lease is worth a try, unless something changed.
+        self._look_at = 0.0
         self._is_due = False  # at that time a host may be visited
         self._adding = 0
 
