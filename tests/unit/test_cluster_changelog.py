@@ -222,6 +222,21 @@ def test_an_owner_learns_of_another_claim_and_its_frames_do_not_count() -> None:
     assert (2, crc_of(frame(2, b"other", 2))) == (counting.lsn, counting.crc)
 
 
+def test_after_a_lost_claim_an_owner_knows_which_of_its_frames_count() -> None:
+    world = World()
+    first = world.owner()
+    first.append(1, frame(1))
+    first.begin(1)
+    assert first.counts(1) is None
+    second = world.owner()
+    second.append(2, frame(2, b"other", 2))
+    second.wait(2)
+    world.topic._faults = Faults(unknown=1.0)  # the answer for the first frame is lost
+    with pytest.raises(ClaimLostError):
+        first.wait(1)
+    assert [True, False] == [first.counts(lsn) for lsn in (1, 2)]
+
+
 def test_a_brokers_absence_only_delays_an_append() -> None:
     world = World()
     owner = world.owner()

@@ -15,6 +15,7 @@ from outrider.cluster.description import (
     read_cluster_file,
 )
 from outrider.cluster.links import Refused, packed_links, packed_parcels, unpacked
+from outrider.cluster.node import ClusterNode
 from outrider.cluster.page_shares import PageShares
 from outrider.cluster.stores import OwnStore, OwnStores
 from outrider.cluster.written_places import OutputOwner, Places
@@ -142,15 +143,24 @@ class Changelog:
     """That of a store that this node owns until `lose`."""
 
     def __init__(self):
-        self.is_held, self.epoch, self.lsn = True, 1, 7
+        self.is_held, self.epoch, self.lsn, self.stopped, self.decided = True, 1, 7, False, None
 
     def may_request(self):
         return self.is_held
+
+    def counts(self, _lsn):
+        return self.decided
+
+    def abandon(self):
+        self.stopped = True
 
 
 class Owned:
     def __init__(self, frontier):
         self.frontier, self.changelog, self.is_open = frontier, Changelog(), True
+
+    def drop(self):
+        self.is_open = False
 
 
 class Several:
@@ -239,6 +249,41 @@ def test_places_are_kept_with_the_epoch_of_the_claim(several):
     assert 5 == again.of_store(store, OutputOwner("here", epoch=1))
     assert again.of_store(store, OutputOwner("here", epoch=2)) is None
     assert (120, 5) == store.frontier.projection("pages")
+
+
+@pytest.mark.parametrize(("decided", "lost"), [(False, [0]), (True, []), (None, [])])
+def test_lines_are_lost_only_if_the_topic_has_the_claim_of_another_node_before_their_note(several, decided, lost):
+    store = several.all.get(0)
+    store.lsn = 5
+
+    def durable(_lsn):
+        store.owned.changelog.is_held, store.owned.changelog.decided = False, decided
+        raise ClosedError
+
+    store.frontier._durable = durable
+    assert lost == [one.number for one in several.places.commit(several.all.all(), several.all.each)]
+
+
+class Watcher:
+    """Notes which partitions the node still has when lines are dropped."""
+
+    def __init__(self):
+        self.seen = []
+
+    def lost(self, store):
+        self.seen.append((store.owned.changelog.stopped, self.node.stores.get(store.number)))
+
+
+def test_a_lost_partition_is_among_the_stores_until_its_lines_are_dropped(several, tmp_path):
+    watcher = Watcher()
+    watcher.node = ClusterNode(
+        several.manifest, None, lambda number: None, str(tmp_path), watcher, several.places, name="n", settings={}
+    )
+    store = several.all.get(0)
+    watcher.node.stores.add(store)
+    watcher.node._drop(store)
+    assert [(True, store)] == watcher.seen
+    assert ([], False) == (watcher.node.stores.all(), store.owned.is_open)
 
 
 def test_a_store_says_who_writes_its_lines(several):

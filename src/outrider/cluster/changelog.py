@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from outrider.clock import Instant, instant
-from outrider.cluster.counting import Counting, RecordTopic, Sent, read_all
+from outrider.cluster.counting import Counting, RecordTopic, Sent
 from outrider.cluster.records import End, Frames, Heartbeat, in_records, packed
 from outrider.errors import ClaimLostError, StoreError, StoreFailedError, UnreachableError
 from outrider.limits import (
@@ -63,6 +63,7 @@ class OwnersChangelog:
         self._under: _Under | None = None
         self._records: Iterator[tuple[Frames, int]] = iter(())  # of a frame in parts that is being sent
         self._failure: StoreFailedError | None = None
+        self._ended_at: int | None = None
         self._stopped = False
         self._turn = threading.RLock()
         self._queue = threading.Lock()
@@ -103,6 +104,15 @@ class OwnersChangelog:
     def is_held(self) -> bool:
         """Whether nothing is known here that ended the claim."""
         return self._failure is None and self._counting.epoch == self._epoch and not self._counting.closed
+
+    def counts(self, lsn: int) -> bool | None:
+        """Whether the frame of an LSN that this owner has appended counts; None if that is not known yet. After the
+        claim was lost, the topic has decided."""
+        with self._turn:
+            end = self._counting.lsn if self._ended_at is None else self._ended_at
+            if lsn <= end:
+                return True
+            return None if self._ended_at is None else False
 
     # -- for the log --------------------------------------------------------------------------------------------------
 
@@ -198,7 +208,7 @@ class OwnersChangelog:
                     self._counting.take(offset, packed(under.record))
                 else:
                     # A gap, or no answer: another node may have claimed, or this record is there twice, or not at all.
-                    read_all(self._topic, self._counting)
+                    self._read_all()
                     found = self._counts(under, offset)
                 if self._counting.epoch != self._epoch:
                     raise ClaimLostError(self._claimed_by())
@@ -216,6 +226,15 @@ class OwnersChangelog:
                 self._pause()
             except StoreError as error:
                 self._fail(error)
+
+    def _read_all(self) -> None:
+        """Takes all records up to the end of the topic, and notes the last LSN of this owner when its claim ends."""
+        while records := self._topic.read(self._counting.position):
+            for offset, octets in records:
+                before = self._counting.lsn
+                self._counting.take(offset, octets)
+                if self._ended_at is None and self._counting.epoch != self._epoch:
+                    self._ended_at = before
 
     def _counts(self, under: _Under, offset: int) -> bool:
         """Whether a record counts, after the topic was read. offset: of its acknowledgement, or -1."""

@@ -188,8 +188,7 @@ class ClusterNode:
             time.sleep(_STEP_SECONDS)
         self._stop.set()
         for store in self.stores.all():  # could not be given up: another node claims it after its tenure
-            self.stores.remove(store.number)
-            store.owned.drop()
+            self._drop(store)
         self._end_threads()
         if self._membership is not None:
             self._membership.close()
@@ -378,10 +377,16 @@ class ClusterNode:
         """A call found that the claim of a partition is lost: `_arrange` drops it."""
         self._watcher.wake()
 
-    def _lose(self, store: OwnStore) -> None:
+    def _drop(self, store: OwnStore) -> None:
+        """Drops a store, and first the lines that it has not noted: as long as it is among the stores, the crawl asks
+        it before it notes lines."""
+        store.owned.changelog.abandon()
+        self._watcher.lost(store)
         self.stores.remove(store.number)
         store.owned.drop()
-        self._watcher.lost(store)
+
+    def _lose(self, store: OwnStore) -> None:
+        self._drop(store)
         self._watcher.say(f"another node owns partition {store.number} now")
 
     def _keep(self) -> None:

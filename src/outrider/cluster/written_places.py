@@ -94,8 +94,11 @@ class Places:
 
     def commit(self, stores: Sequence[OwnStore], each: Any) -> list[OwnStore]:
         """Writes the file with the places of these stores, and notes them in the stores: their logs need not keep these
-        lines any more. The line files are synced. each: calls several stores at once. Returns the stores that another
-        node owns by now: it puts the pages back whose lines this store could not note."""
+        lines any more. The line files are synced. each: calls several stores at once.
+
+        Returns the stores whose note does not count, because another node has claimed them before: that node puts the
+        pages back whose lines are not noted. A note whose fate is unknown (no broker answers) is not among them: this
+        node finds its lines in its files when it claims again."""
         changed = []
         for store in stores:
             known = self._content.stores.get(str(store.number))
@@ -104,11 +107,20 @@ class Places:
                 self._content.stores[str(store.number)] = place
                 changed.append(store)
         replace(self._files, PLACES_FILE, msgspec.json.encode(self._content))
-        return [store for store, noted in zip(changed, each(changed, self._note), strict=True) if noted is None]
+        notes: dict[int, int] = {}  # the LSN of the note of each store
 
-    def _note(self, store: OwnStore) -> bool:
-        lsn = self._content.stores[str(store.number)][1]
-        for stream in self._streams:
-            if store.frontier.projection(stream)[1] < lsn:
-                store.frontier.note_projection(stream, self._content.lengths.get(stream, 0), lsn)
-        return True
+        def note(store: OwnStore) -> bool:
+            lsn = self._content.stores[str(store.number)][1]
+            lengths = self._content.lengths
+            notes[store.number] = store.frontier._note_projections(
+                {stream: (lengths.get(stream, 0), lsn) for stream in self._streams}
+            )
+            store.frontier._durable(notes[store.number])
+            return True
+
+        return [
+            store
+            for store, noted in zip(changed, each(changed, note), strict=True)
+            if noted is None
+            and (store.number not in notes or store.owned.changelog.counts(notes[store.number]) is False)
+        ]

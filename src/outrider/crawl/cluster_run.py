@@ -307,7 +307,7 @@ class ClusterRun(CrawlLoop):
                 self._lost(store.number)
         before = self._output.noted()
         self._output.note()
-        while lost := self._places.commit([store for store in stores if store.holds()], self._stores.each):
+        while lost := self._places.commit(stores, self._stores.each):
             numbers = {store.number for store in lost}
             self._output.drop(partial(_is_of, numbers), before)
             self._output.note()

@@ -43,16 +43,17 @@ class Notes(Part):
         self._core.commit(draft)
         return len(rows)
 
-    def note_projection(self, stream: str, length: int, lsn: int, now: Instant) -> None:
-        """Notes that a projection is synced to this length and contains the lines up to this LSN. Raises
-        SettingsError."""
-        if stream not in PROJECTIONS:
-            raise SettingsError(f"stream {shown(stream)}: use one of {', '.join(PROJECTIONS)}")
-        length = arguments.whole("length", length, 0, arguments.INSTANT_MAX)
-        lsn = arguments.whole("lsn", lsn, 0, arguments.INSTANT_MAX)
+    def note_projections(self, places: Mapping[str, tuple[int, int]], now: Instant) -> None:
+        """Notes that each projection is synced to a length and contains the lines up to an LSN: all of them in one
+        frame. Raises SettingsError."""
         draft = self._core.draft(self._core.advance(now))
-        # An LSN of 0 means that the stream never had a line and needs no log.
-        draft.add(Fact.PROJECTION, (OWN_SLOT, stream, length, max(lsn, LINES_AFTER)))
+        for stream, (length, lsn) in places.items():
+            if stream not in PROJECTIONS:
+                raise SettingsError(f"stream {shown(stream)}: use one of {', '.join(PROJECTIONS)}")
+            length = arguments.whole("length", length, 0, arguments.INSTANT_MAX)
+            lsn = arguments.whole("lsn", lsn, 0, arguments.INSTANT_MAX)
+            # An LSN of 0 means that the stream never had a line and needs no log.
+            draft.add(Fact.PROJECTION, (OWN_SLOT, stream, length, max(lsn, LINES_AFTER)))
         self._core.commit(draft, reserve=True)
 
     def note_watermark(self, writer: str, value: bytes, now: Instant) -> None:
