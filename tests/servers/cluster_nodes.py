@@ -60,6 +60,10 @@ class Nodes:
     def told(self, name):
         return (self.folder / f"{name}.err").read_text()
 
+    def has_partitions(self, name):
+        """Whether a node has claimed a partition."""
+        return any((self.folder / name / "cluster" / "partitions").glob("*"))
+
     @property
     def asked(self):
         log = self.served.log_file

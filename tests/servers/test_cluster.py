@@ -3,6 +3,7 @@ stopped and added."""
 
 from __future__ import annotations
 
+import shutil
 import signal
 import subprocess
 import sys
@@ -32,23 +33,27 @@ def kafka(tmp_path_factory):
 def nodes(kafka, tmp_path):
     with web(tmp_path / "web", hosts=HOSTS, pages=400, suffix="test") as served:
         running = Nodes(tmp_path, kafka, served)
-        running.start("a", f"@{served.seeds_file}")
-        running.start("b")
-        running.start("c")
-        yield running
-        running.end()
+        try:
+            for name in "bc":
+                running.start(name)
+            running.until(lambda: all(running.has_partitions(name) for name in "bc"))
+            running.start("a", f"@{served.seeds_file}")
+            yield running
+        finally:
+            running.end()
 
 
 @pytest.mark.long
-def test_the_partitions_of_a_killed_node_are_crawled_by_the_others(nodes):
+def test_a_killed_node_whose_disk_is_lost_costs_requests_and_no_page(nodes):
     nodes.until(lambda: nodes.asked > BEGUN)
     dead = nodes.running.pop("b")
     dead.kill()
     dead.wait()
+    shutil.rmtree(nodes.folder / "b")
     nodes.until(lambda: all(process.poll() is not None for process in nodes.running.values()))
     assert [0, 0] == [process.returncode for process in nodes.running.values()]
     pages = nodes.folder / "all.jsonl"
-    words = command("export", *(nodes.folder / name for name in "abc"), "--what", "pages", "--to", pages)
+    words = command("export", nodes.file, "--what", "pages", "--to", pages)
     assert 0 == subprocess.run(words, env=environment(), timeout=60, check=False).returncode
     fetched = Counter(line["url"] for line in lines(pages))
     assert nodes.served.web.must_fetch() <= set(fetched)

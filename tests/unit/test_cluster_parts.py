@@ -239,10 +239,11 @@ def test_seeds_and_canonical_links_are_sent_to_their_partitions(several):
 
 def test_places_are_kept_with_the_epoch_of_the_claim(several):
     store = several.all.get(0)
-    store.lsn = 5
     several.places.note_projection("pages", 120, 0)
     several.places.note_watermark("pages chain", b'[120,"ab"]')
-    several.places.commit([store], several.all.each)
+    several.places.begin(store, 3)
+    assert (0, 0) == Places(several.files, ["pages"]).projection("pages")  # these lines are not sealed yet
+    several.places.commit({store: 5}, several.all.each)
     again = Places(several.files, ["pages", "politeness"])
     assert (120, 1) == again.projection("pages")
     assert {"pages chain": b'[120,"ab"]'} == again.watermarks()
@@ -254,14 +255,13 @@ def test_places_are_kept_with_the_epoch_of_the_claim(several):
 @pytest.mark.parametrize(("decided", "lost"), [(False, [0]), (True, []), (None, [])])
 def test_lines_are_lost_only_if_the_topic_has_the_claim_of_another_node_before_their_note(several, decided, lost):
     store = several.all.get(0)
-    store.lsn = 5
 
     def durable(_lsn):
         store.owned.changelog.is_held, store.owned.changelog.decided = False, decided
         raise ClosedError
 
     store.frontier._durable = durable
-    assert lost == [one.number for one in several.places.commit(several.all.all(), several.all.each)]
+    assert lost == [one.number for one in several.places.commit({store: 5}, several.all.each)]
 
 
 class Watcher:
@@ -337,10 +337,9 @@ assert SLOTS == 4_096, "the tests count partitions of slots"
 
 def test_lines_that_a_lost_store_could_not_note_are_named(several):
     kept, lost = several.all.all()
-    kept.lsn = lost.lsn = 5
     lost.owned.changelog.is_held = False
     lost.frontier.close()
-    assert [lost] == several.places.commit([kept, lost], several.all.each)
+    assert [lost] == several.places.commit({kept: 5, lost: 5}, several.all.each)
     assert (0, 5) == kept.frontier.projection("pages")
 
 

@@ -381,7 +381,8 @@ def export_command(directories: tuple[str, ...], path: str, what: str) -> int:
                            pages, for players such as replayweb.page.
 
     The file is complete or it is not written. --what pages and items merge several
-    directories, also of workers. Exit code 5 if records of the archive are damaged or missing; all others are in FILE.
+    directories, also of workers. For a cluster, give its file in place of DIR. Exit
+    code 5 if records of the archive are damaged or missing; all others are in FILE.
     """
     from outrider.crawl.orders.archive_export import archive_form, export_archive, lines_of
     from outrider.crawl.orders.exchange import export

@@ -13,7 +13,9 @@ count and who owns the partition, so membership of nodes is only advice.
     links.py           links between partitions, and from other programs
     stores.py          the stores of a node as one frontier
     page_shares.py     a limit of pages of the whole crawl, divided among partitions
-    written_places.py  how far the line files of a node reach, for each partition
+    written_places.py  how far the line files of a node are sealed, for each partition
+    sealing.py         seals the lines of a node from time to time
+    sealed_lines.py    the lines of all nodes in object storage
     words.py           the records in which nodes and commands talk to each other
     answering.py       carries out orders and answers questions
     node.py            a node: claims, links, counts and snapshots

@@ -311,6 +311,9 @@ class ClusterNode:
             place.received = place.noted = int(owned.frontier.watermarks().get(_LINKS, b"0"))
             self._answering.opened(store)
             self._watcher.opened(store, claimed)
+        except UnreachableError:
+            owned.drop()  # claimed again later
+            raise
         except (StoreFailedError, ClosedError):
             if store.holds():
                 raise

@@ -1,16 +1,17 @@
-"""How far the line files of a node reach: `DIR/cluster/places.json`, written after the files are synced.
+"""How far the line files of a node are sealed: `DIR/cluster/places.json`, written after their lines are in object
+storage.
 
 lengths: of the line files. stores: for each partition the epoch of the claim and the LSN of its last line in the
 files. A node that starts again cuts the files at these lengths, and writes the later lines of each partition that it
 claims again and that no other node has claimed meanwhile.
 
 The store of a partition knows whose lines its log has: a place of its own says node, epoch, and whether the owner gave
-it up in good order. Another owner puts pages back whose lines are after the last noted place: their files may be lost.
+it up in good order. Another owner puts pages back whose lines are after the last noted place: they are not sealed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -62,6 +63,7 @@ class Places:
             self._content = _Content()
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise DamagedStoreError(f"{files.describe(PLACES_FILE)} cannot be read ({error}); restore it") from None
+        self._synced = _Content()  # what `commit` adds
         self.archive: bytes | None = None
         """The end of the archive, as found at the start."""
 
@@ -74,16 +76,17 @@ class Places:
 
     def note_projection(self, stream: str, length: int, _lsn: int) -> None:
         """Notes the synced length of a line file; `commit` writes it."""
-        self._content.lengths[stream] = length
+        self._synced.lengths[stream] = length
 
     def watermarks(self) -> dict[str, bytes]:
         """Returns the places of writers."""
-        found = {name: value.encode() for name, value in self._content.watermarks.items()}
+        told = {**self._content.watermarks, **self._synced.watermarks}
+        found = {name: value.encode() for name, value in told.items()}
         return found if self.archive is None else {**found, "archive": self.archive}
 
     def note_watermark(self, writer: str, value: bytes) -> None:
         """Notes a place; `commit` writes it."""
-        self._content.watermarks[writer] = value.decode()
+        self._synced.watermarks[writer] = value.decode()
 
     # -- for the node -------------------------------------------------------------------------------------------------
 
@@ -92,29 +95,31 @@ class Places:
         epoch, lsn = self._content.stores.get(str(store.number), (0, 0))
         return lsn if epoch == owner.epoch else None
 
-    def commit(self, stores: Sequence[OwnStore], each: Any) -> list[OwnStore]:
-        """Writes the file with the places of these stores, and notes them in the stores: their logs need not keep these
-        lines any more. The line files are synced. each: calls several stores at once.
+    def begin(self, store: OwnStore, lsn: int) -> None:
+        """Notes that the lines of a store after this LSN come later, by this claim."""
+        self._content.stores[str(store.number)] = (store.owned.changelog.epoch, lsn)
+        self._write()
+
+    def commit(self, lsns: Mapping[OwnStore, int], each: Any) -> list[OwnStore]:
+        """Writes the file with the synced lengths and the last LSN of each store, and notes them in the stores: their
+        logs need not keep these lines any more. The lines are sealed. each: calls several stores at once.
 
         Returns the stores whose note does not count, because another node has claimed them before: that node puts the
         pages back whose lines are not noted. A note whose fate is unknown (no broker answers) is not among them: this
         node finds its lines in its files when it claims again."""
+        self._content.lengths.update(self._synced.lengths)
+        self._content.watermarks.update(self._synced.watermarks)
         changed = []
-        for store in stores:
-            known = self._content.stores.get(str(store.number))
-            place = (store.owned.changelog.epoch, store.lsn)
-            if known != place:
+        for store, lsn in lsns.items():
+            place = (store.owned.changelog.epoch, lsn)
+            if self._content.stores.get(str(store.number)) != place:
                 self._content.stores[str(store.number)] = place
                 changed.append(store)
-        replace(self._files, PLACES_FILE, msgspec.json.encode(self._content))
+        self._write()
         notes: dict[int, int] = {}  # the LSN of the note of each store
 
         def note(store: OwnStore) -> bool:
-            lsn = self._content.stores[str(store.number)][1]
-            lengths = self._content.lengths
-            notes[store.number] = store.frontier._note_projections(
-                {stream: (lengths.get(stream, 0), lsn) for stream in self._streams}
-            )
+            notes[store.number] = self._note(store, lsns[store])
             store.frontier._durable(notes[store.number])
             return True
 
@@ -124,3 +129,16 @@ class Places:
             if noted is None
             and (store.number not in notes or store.owned.changelog.counts(notes[store.number]) is False)
         ]
+
+    def note_all_before(self, store: OwnStore) -> None:
+        """Notes in a store that no line up to now will be written: those of earlier owners are written, or their pages
+        are put back."""
+        store.frontier._durable(self._note(store, store.owned.changelog.lsn))
+
+    def _note(self, store: OwnStore, lsn: int) -> int:
+        lengths = self._content.lengths
+        noted: int = store.frontier._note_projections({name: (lengths.get(name, 0), lsn) for name in self._streams})
+        return noted
+
+    def _write(self) -> None:
+        replace(self._files, PLACES_FILE, msgspec.json.encode(self._content))

@@ -10,8 +10,7 @@ import asyncio
 import contextlib
 import os
 import socket
-import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -25,6 +24,8 @@ from outrider.cluster.kafka import Brokers
 from outrider.cluster.node import ClusterNode
 from outrider.cluster.owning import Claimed
 from outrider.cluster.page_shares import PageShares
+from outrider.cluster.sealed_lines import LineObjects, write_without
+from outrider.cluster.sealing import Seal, Sealing
 from outrider.cluster.stores import OwnStore
 from outrider.cluster.written_places import OutputOwner, Places
 from outrider.crawl.output.cluster_objects import ClusterObjects, read_manifest
@@ -32,7 +33,6 @@ from outrider.crawl.output.output import FILES, PAGES, POLITENESS
 from outrider.crawl.output.output_recovery import archive_end, packed_watermark
 from outrider.crawl.run.loop import FINISHED, HOOKS, LIMIT, STOPPED, CrawlLoop
 from outrider.crawl.run.settle import Turn
-from outrider.crawl.run.visit import Visit
 from outrider.crawl.setup.directory import (
     CLUSTER_FOLDER,
     FRONTIER_NAME,
@@ -47,7 +47,7 @@ from outrider.crawl.setup.directory import (
 from outrider.crawl.setup.options import CrawlOptions, SettingsFile, as_toml, from_environment, permitting, resolved
 from outrider.crawl.setup.seeds import BadSeeds, loopback_of, placed, read_hosts, read_seeds, require_contact
 from outrider.crawl.setup.version import version
-from outrider.errors import ForeignStoreError, NamedPathError, SettingsError, StoreError
+from outrider.errors import ForeignStoreError, NamedPathError, SettingsError
 from outrider.fetch.addresses import AddressGuard
 from outrider.fetch.downloader import Downloader
 from outrider.frontier.verbs.census import ScheduleCounts
@@ -57,6 +57,7 @@ from outrider.kernels import in_use
 from outrider.limits import (
     NODE_FILE_BYTES_MAX,
     NODE_LEASE_SECONDS,
+    NODE_SEAL_SECONDS_MAX,
     NODE_STORE_MEMORY_BYTES_MIN,
     TENURE_SECONDS,
     TOKEN_BITS,
@@ -64,7 +65,7 @@ from outrider.limits import (
 from outrider.storage.files import Directory, read_whole, replace
 
 NODE_FILE: Final = "node.json"
-NOTE_SECONDS: Final = 5.0  # how often places are noted: a lost machine costs the pages of this time once more
+SEALED: Final = (PAGES, POLITENESS)  # lines of items are in lines of pages
 SAY_SECONDS: Final = 10.0
 SEEDS_AT_ONCE: Final = 10_000
 CREATED_AT_ONCE: Final = 8
@@ -120,7 +121,8 @@ class ClusterRun(CrawlLoop):
         super().__init__(options, guard, hosts, say=say, make_downloader=make_downloader)
         self._file, self._seeds, self._sources, self._tenure = file, seeds, sources, tenure_seconds
         self._leaving = False
-        self._committed: tuple[object, ...] = ()
+        self._sealed: Mapping[str, int] = {}
+        self._drops = 0
 
     def stop(self, reason: str = "stopped by you") -> None:
         """As any crawl's; the second call also ends waits for brokers. Then other nodes claim the partitions of this
@@ -145,7 +147,7 @@ class ClusterRun(CrawlLoop):
         for name in (FRONTIER_NAME, WORKER_FOLDER):
             if os.path.lexists(os.path.join(path, name)):
                 raise NamedPathError(f"{path} is the directory of another crawl; choose another one with -o")
-        objects = ClusterObjects(self._file.objects)
+        objects = self._objects = ClusterObjects(self._file.objects)
         manifest = read_manifest(objects, self._file)
         self._files = opened(path)
         self._own = Directory(os.path.join(path, CLUSTER_FOLDER), create=True)
@@ -178,12 +180,18 @@ class ClusterRun(CrawlLoop):
             self._journal.note("open", version=version(), kernels=in_use(), node=name, pid=os.getpid())
             write_settings(self._files, as_toml(self._options, self._sources))
             self._output.open()
+            self._sealed = self._output.noted()
             self._make_settler(self._files)
+            line_objects = LineObjects(objects, manifest.name, name, SEALED)
+            sealed_files = {stream: os.path.join(path, FILES[stream]) for stream in SEALED}
+            self._sealing = Sealing(self, line_objects, sealed_files)
             self._node.start()
+            self._sealing.start()
             try:
                 self._send_seeds()
             except BaseException:  # also Ctrl-C: its threads would go on
                 self._node.abandon()
+                self._sealing.end()
                 raise
         except BaseException:  # raised again: the locks of the directory are given back first
             self._own.close()
@@ -238,11 +246,27 @@ class ClusterRun(CrawlLoop):
 
     def leaves(self, store: OwnStore) -> None:
         """As `NodeWatcher.leaves`."""
-        self._books.submit(self._leaves, store).result()
+        if self._sealing.now(NODE_SEAL_SECONDS_MAX):
+            self._books.submit(self._give_up, store).result()
+        else:
+            self.lost(store)
 
     def lost(self, store: OwnStore) -> None:
         """As `NodeWatcher.lost`."""
         self._books.submit(self._lost, store.number).result()
+
+    def begin_seal(self) -> Seal:
+        """As `SealedCrawl.begin_seal`."""
+        return self._books.submit(self._begin_seal).result()
+
+    def end_seal(self, seal: Seal) -> bool:
+        """As `SealedCrawl.end_seal`."""
+        return self._books.submit(self._end_seal, seal).result()
+
+    def fails(self, error: BaseException) -> None:
+        """As `SealedCrawl.fails`."""
+        self._node.failure = self._node.failure or error
+        self.wake()
 
     def wake(self) -> None:
         """As `NodeWatcher.wake`."""
@@ -263,70 +287,82 @@ class ClusterRun(CrawlLoop):
 
     def _opened(self, store: OwnStore) -> None:
         """Brings the line files up to the lines of a store, or puts the pages of lost lines back."""
-        owner = OutputOwner.of(store)
+        owner, after = OutputOwner.of(store), None
         if owner is not None and not owner.closed:
-            after = self._places.of_store(store, owner) if owner.node == self._node.name else None
-            if after is not None:
-                lines = [
-                    (lsn, stream, line)
-                    for stream in (PAGES, POLITENESS)
-                    for lsn, line in store.frontier.lines(stream, after)
-                ]
-                lines.sort(key=lambda one: one[0])
-                self._output.write([(stream, line) for _, stream, line in lines], 0)
-                if lines:
-                    self._journal.note("replayed", partition=store.number, lines=len(lines))
-            else:
+            if owner.node == self._node.name:
+                after = self._places.of_store(store, owner)
+            if after is None:
                 self._put_back(store)
+        if after is None:
+            self._places.note_all_before(store)
+            after = store.owned.changelog.lsn
+        else:
+            self._replay(store, after)
         store.lsn = store.owned.changelog.lsn
-        self._commit([store])
-        OutputOwner(self._node.name, store.owned.changelog.epoch).note(store)
+        self._places.begin(store, after)
+        self._note_owner(store)
+
+    def _replay(self, store: OwnStore, after: int) -> None:
+        """Writes the lines of a store after an LSN again: the opening of the files has cut them."""
+        streams = (PAGES, POLITENESS)
+        lines = [(lsn, stream, line) for stream in streams for lsn, line in store.frontier.lines(stream, after)]
+        lines.sort(key=lambda one: one[0])
+        self._output.write([(stream, line) for _, stream, line in lines], 0)
+        if lines:
+            self._journal.note("replayed", partition=store.number, lines=len(lines))
 
     def _put_back(self, store: OwnStore) -> None:
-        """Queues the pages again whose lines only the former owner has."""
-        urls = dict.fromkeys(_urls_of(store))
-        if urls:
-            count = store.frontier._put_back(list(urls))
+        """Queues the pages again whose lines the former owner has not sealed."""
+        after = store.frontier.projection(PAGES)[1]
+        pages = [msgspec.json.decode(line, type=_PageToFetch) for _, line in store.frontier.lines(PAGES, after)]
+        if pages:
+            epoch = store.owned.changelog.epoch
+            write_without(self._objects, self._file.name, store.number, epoch, [page.token for page in pages])
+            count = store.frontier._put_back(list(dict.fromkeys(page.url for page in pages)))
             self.say(f"partition {store.number}: {count} pages of its former node are fetched again")
 
-    def _leaves(self, store: OwnStore) -> None:
-        self._commit([store])
-        OutputOwner(self._node.name, store.owned.changelog.epoch, closed=True).note(store)
+    def _note_owner(self, store: OwnStore, *, closed: bool = False) -> None:
+        OutputOwner(self._node.name, store.owned.changelog.epoch, closed).note(store)
+
+    def _give_up(self, store: OwnStore) -> None:
+        """Notes that all lines of a store are sealed. From here on its outcomes are stale."""
+        self._note_owner(store, closed=True)
+        self._stores.remove(store.number)
 
     def _lost(self, number: int) -> None:
-        dropped = self._output.drop(partial(_is_of, {number}))
+        """Removes the lines of a partition that are not sealed."""
+        dropped = self._output.drop(partial(_is_of, {number}), self._sealed)
         if dropped:
+            self._drops += 1
             self._journal.note("dropped", partition=number, lines=dropped)
 
-    def _commit(self, more: Sequence[OwnStore] = ()) -> None:
-        """Notes how far the files reach. First it asks whether this node still owns its partitions: lines of one that
-        another node owns now are removed, and noted lines count. Raises StoreError."""
-        stores = list({store.number: store for store in (*self._stores.all(), *more)}.values())
+    def _begin_seal(self) -> Seal:
+        """Asks whether this node still owns its partitions, removes the lines of others, and syncs the files."""
+        stores = self._stores.all()
         for store, kept in zip(stores, self._stores.each(stores, _keep), strict=True):
             if kept is None:
                 self._lost(store.number)
-        before = self._output.noted()
         self._output.note()
-        while lost := self._places.commit(stores, self._stores.each):
-            numbers = {store.number for store in lost}
-            self._output.drop(partial(_is_of, numbers), before)
+        lsns = {store: store.lsn for store in stores if store.holds()}
+        return Seal(self._sealed, self._output.noted(), lsns, self._drops)
+
+    def _end_seal(self, seal: Seal) -> bool:
+        """Notes how far the files reach. The lines of a store whose note does not count are removed."""
+        if seal.drops != self._drops:
+            return False
+        lost = self._places.commit(seal.lsns, self._stores.each)
+        before, self._sealed = self._sealed, dict(seal.ends)
+        if lost:
+            self._output.drop(partial(_is_of, {store.number for store in lost}), before)
             self._output.note()
-            stores = [store for store in stores if store not in lost]
+            self._sealed = self._output.noted()
+            self._places.commit({}, self._stores.each)
+        return True
 
     # -- the crawl ----------------------------------------------------------------------------------------------------
 
     def _may_send(self, token: int) -> bool:
         return self._stores.may_request(token)
-
-    def _settle(self, visits: Sequence[Visit], want: int, trains: tuple[int, int] | None) -> Turn:
-        turn = super()._settle(visits, want, trains)
-        now = time.monotonic()
-        if now >= self._noted_at + NOTE_SECONDS:
-            self._noted_at = now
-            self._commit()
-        return turn
-
-    _noted_at = 0.0
 
     def _schedule_counts(self) -> ScheduleCounts:
         return ScheduleCounts()
@@ -357,8 +393,7 @@ class ClusterRun(CrawlLoop):
         if self._stopping and not self._ending[1]:
             self._ending = (STOPPED, "stopped by you")
         await asyncio.to_thread(self._node.close)
-        with contextlib.suppress(StoreError):
-            await self._in_books(self._commit)
+        await asyncio.to_thread(self._sealing.end)
 
 
 def make_cluster(file: ClusterFile, partitions: int) -> tuple[ClusterManifest, bool]:
@@ -413,15 +448,9 @@ def _keep(store: OwnStore) -> bool:
     return True
 
 
-class _PageUrl(msgspec.Struct):
+class _PageToFetch(msgspec.Struct):
     url: str
-
-
-def _urls_of(store: OwnStore) -> Iterator[str]:
-    """Yields the URLs of pages whose lines are not in the noted part of the former node's files."""
-    after = store.frontier.projection(PAGES)[1]
-    for _, line in store.frontier.lines(PAGES, after):
-        yield msgspec.json.decode(line, type=_PageUrl).url
+    token: int
 
 
 def crawl_in_cluster(

@@ -8,6 +8,7 @@ stored answer would also be returned after a wider scope or a deleted crawl, and
 from __future__ import annotations
 
 import os
+import shlex
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -18,7 +19,9 @@ from typing import Any, Final, TextIO
 import msgspec
 
 from outrider.archive.sorted_lines import SortedLines
+from outrider.cluster.description import is_cluster_file
 from outrider.crawl.output.counter import Counter
+from outrider.crawl.output.sealed_pages import SealedPages
 from outrider.crawl.output.summary import counted
 from outrider.crawl.output.tabular import (
     FRONTIER,
@@ -84,15 +87,22 @@ _STATES: Final = frozenset(state.value for state in State if state is not State.
 def export(directories: Sequence[str], path: str, what: str, talk: TextIO) -> int:
     """Writes the records of the frontier (or the lines of pages.jsonl) to a file. Returns the number of records.
 
-    The pages of several directories become one list, each token once. Reports of workers decide which lines count.
+    The pages of several directories become one list, each token once. Reports of workers decide which lines count. The
+    file of a cluster names the pages that all of its nodes have sealed in object storage.
 
     A running crawl writes the frontier itself. Raises SettingsError, StoreError; StoreInUseError for a frontier whose
     owner does not answer.
     """
     form_of(path, WRITTEN)
     counter = Counter(talk, "exported")
+    clusters = [one for one in directories if is_cluster_file(one)]
+    if clusters and (what == "frontier" or len(directories) > 1):
+        raise SettingsError(
+            f"{clusters[0]} is the file of a cluster: export its pages or items (--what pages) by themselves; "
+            f"`outrider urls {shlex.quote(clusters[0])}` lists its URLs"
+        )
     if what != "frontier":
-        pages = PageLines(directories)
+        pages = SealedPages(clusters[0]) if clusters else PageLines(directories)
         if what == "pages":
             write_table(path, pages.__iter__, PAGES, counter.add)
         else:

@@ -20,6 +20,7 @@ neither loses a line nor writes it twice.
     record_heads.py     signed heads of the politeness record
     report.py           the report as one HTML page
     report_log.py       the reports of a worker, and which outcomes its server accepted
+    sealed_pages.py     the pages of a cluster, from object storage
     summary.py          the summary at the end
     tabular.py          records as JSON Lines, CSV and Parquet
     terminal.py         text that is safe for a terminal

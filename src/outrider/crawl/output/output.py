@@ -324,12 +324,12 @@ class Output:
         """Returns the length of each line file at the last note."""
         return dict(self._noted)
 
-    def drop(self, is_dropped: Callable[[bytes], bool], after: Mapping[str, int] | None = None) -> int:
-        """Removes lines from the files that are after the last noted place, or after these lengths, and lines that are
-        owed. Returns how many. For the lines of a partition that another node owns now."""
+    def drop(self, is_dropped: Callable[[bytes], bool], after: Mapping[str, int]) -> int:
+        """Removes lines from the files that are after these lengths, and lines that are owed. Returns how many. For
+        the lines of a partition that another node owns now."""
         count = 0
         for stream, projection in self._projections.items():
-            name, noted = FILES[stream], (after or self._noted)[stream]
+            name, noted = FILES[stream], after[stream]
             later = [line.rstrip(b"\n") for line in whole_lines(os.path.join(self._options.output, name), after=noted)]
             kept = [line for line in later if not is_dropped(line)]
             owed = [line for line in self._owed[stream] if not is_dropped(line)]
@@ -339,6 +339,7 @@ class Output:
                 continue
             projection.open_at(noted)
             projection.append(kept)
+            self._noted[stream] = noted
             if stream in INDEXED:
                 self._indexes[stream].close()
                 self._indexes[stream] = LineIndex(self._index_folder, stream, self._files.open(name), noted)

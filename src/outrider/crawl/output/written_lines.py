@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -66,10 +66,7 @@ class PageLines(LineFiles):
         """Yields the lines as objects. With several directories, a line names its WARC file with its
         directory."""
         for directory, line in self._each():
-            place = line.get("warc")
-            if len(self._reports) > 1 and isinstance(place, Mapping):
-                line = {**line, "warc": _named(place, directory)}
-            yield line
+            yield with_directory(line, directory) if len(self._reports) > 1 else line
 
     def _each(self) -> Iterator[tuple[str, dict[str, Any]]]:
         decoder = msgspec.json.Decoder(dict[str, Any])
@@ -91,9 +88,20 @@ class PageLines(LineFiles):
 
     def items(self) -> Iterator[Mapping[str, Any]]:
         """Yields the lines of the items of all pages, each once."""
-        for _, line in self._each():
-            if "items" in line:
-                yield from map(msgspec.json.decode, item_lines(msgspec.json.encode(line)))
+        return items_of_pages(line for _, line in self._each())
+
+
+def items_of_pages(pages: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    """Yields the lines of the items of pages."""
+    for line in pages:
+        if "items" in line:
+            yield from map(msgspec.json.decode, item_lines(msgspec.json.encode(line)))
+
+
+def with_directory(line: Mapping[str, Any], directory: str) -> Mapping[str, Any]:
+    """Returns a page whose WARC file has a directory in its name."""
+    place = line.get("warc")
+    return {**line, "warc": _named(place, directory)} if isinstance(place, Mapping) else line
 
 
 def _named(place: Mapping[str, Any], directory: str) -> dict[str, Any]:
