@@ -250,6 +250,7 @@ CLUSTER_PARTITIONS_ASKED = 32  # whose owners are asked at once for the rows of 
 WORDS_BEFORE_NOTE = 500  # records of `words` without an order, after which a store notes its place there
 NODE_SNAPSHOT_SECONDS = 30.0  # how often a node looks for new checkpoints to upload
 NODE_SEAL_SECONDS = 20.0  # how often a node seals its lines: the pages of this time are fetched again without its disk
+NODE_ARCHIVE_SECONDS_MAX = 300.0  # the same with --archive, which makes a file of the archive each time
 NODE_SEAL_SECONDS_MAX = 60.0  # how long a partition that is given up waits for object storage
 SEALED_LINES_BYTES = 16 << 20  # of one object, before compression
 LINKS_CARRIED_AT_ONCE = 2_000  # of one partition

@@ -21,9 +21,10 @@ BEGUN = 150  # requests, after which something happens
 class Nodes:
     """The nodes of one cluster, each a process in a directory of its own; all are ended by their pids."""
 
-    def __init__(self, folder, kafka, served, *, objects="", **surroundings):
-        """objects: the address of object storage; default: a folder. surroundings: variables of their environment."""
-        self.folder, self.served, self.running = folder, served, {}
+    def __init__(self, folder, kafka, served, *, objects="", options=(), **surroundings):
+        """objects: the address of object storage; default: a folder. options: of every node. surroundings: variables of
+        their environment."""
+        self.folder, self.served, self.running, self.options = folder, served, {}, options
         self.environment = environment(**surroundings)
         self.name = folder.name[:40].lower().replace("_", "-")
         self.objects = objects or f"file:{folder / 'objects'}"
@@ -46,6 +47,7 @@ class Nodes:
         words = command(
             "crawl", *seeds, "--cluster", file or self.file, "-o", self.folder / name,
             "--hosts", self.served.hosts_file, "--delay", str(DELAY), "--delay-factor", "0", "--no-sitemaps",
+            *self.options,
         )  # fmt: skip
         with (self.folder / f"{name}.err").open("ab") as log:
             self.running[name] = subprocess.Popen(words, env=self.environment, stdin=subprocess.DEVNULL, stderr=log)

@@ -3,6 +3,7 @@ stopped and added."""
 
 from __future__ import annotations
 
+import gzip
 import shutil
 import signal
 import subprocess
@@ -32,7 +33,8 @@ def kafka(tmp_path_factory):
 @pytest.fixture
 def nodes(kafka, tmp_path):
     with web(tmp_path / "web", hosts=HOSTS, pages=400, suffix="test") as served:
-        running = Nodes(tmp_path, kafka, served)
+        options = ["--archive", f"file:{tmp_path / 'archive'}", "--seal-seconds", "5"]
+        running = Nodes(tmp_path, kafka, served, options=options)
         try:
             for name in "bc":
                 running.start(name)
@@ -55,10 +57,19 @@ def test_a_killed_node_whose_disk_is_lost_costs_requests_and_no_page(nodes):
     pages = nodes.folder / "all.jsonl"
     words = command("export", nodes.file, "--what", "pages", "--to", pages)
     assert 0 == subprocess.run(words, env=environment(), timeout=60, check=False).returncode
-    fetched = Counter(line["url"] for line in lines(pages))
+    found = lines(pages)
+    fetched = Counter(line["url"] for line in found)
     assert nodes.served.web.must_fetch() <= set(fetched)
     assert {1} == set(fetched.values())
     assert [] == judge(nodes.served.log_file, delay=DELAY).breaches
+    for line in found:
+        assert record_of(nodes.folder / "archive", line["warc"]).startswith(b"WARC/1.1\r\n")
+
+
+def record_of(folder, place):
+    with (folder / place["file"]).open("rb") as file:
+        file.seek(place["offset"])
+        return gzip.decompress(file.read(place["length"]))
 
 
 def test_a_node_that_leaves_gives_its_partitions_away_and_at_most_its_open_requests_are_repeated(nodes):

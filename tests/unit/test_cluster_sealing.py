@@ -109,13 +109,16 @@ class Crawl:
 
     def __init__(self, path):
         self.path, self.sealed, self.removes, self.failure = path, 0, 0, None
-        self.said = []
+        self.said, self.uploaded = [], 0
         self.failed = threading.Event()
 
     def begin_seal(self):
         if self.failure is not None:
             raise self.failure
         return Seal({"pages": self.sealed}, {"pages": self.path.stat().st_size}, {}, self.removes)
+
+    def upload_archive(self):
+        self.uploaded += 1
 
     def end_seal(self, seal):
         if self.removes:
@@ -160,7 +163,7 @@ def test_a_seal_has_the_lines_since_the_last_one(crawl, objects, sealing):
     assert sealing.now(30.0)
     assert sealing.now(30.0)
     assert [1, 2, 3] == tokens(objects)
-    assert 2 == len(objects.content)
+    assert (2, 3) == (len(objects.content), crawl.uploaded)
 
 
 def test_without_the_storage_it_says_so_once_and_tries_again(crawl, objects, sealing, monkeypatch):

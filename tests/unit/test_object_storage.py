@@ -19,7 +19,7 @@ from fake_web import FakeWeb
 from outrider.archive.warc import WarcWriter
 from outrider.cli.main import run
 from outrider.crawl.orders.archive_export import export_archive
-from outrider.crawl.orders.archive_uploads import ArchiveUploads, check_store
+from outrider.crawl.orders.archive_uploads import ArchiveUploads, archive_end_to_upload, check_store
 from outrider.crawl.output.object_list import ListedObject, ObjectList
 from outrider.crawl.questions.single_page import kept_page
 from outrider.crawl.questions.status import status_lines, status_of
@@ -287,3 +287,23 @@ def test_uploads_end_within_their_time(tmp_path: Path) -> None:
     uploads.stop()
     uploads.finish()
     assert not any(one.name == "outrider-uploads" for one in threading.enumerate())
+
+
+def test_an_archive_continues_with_a_new_file_if_the_newest_one_is_uploaded(tmp_path: Path) -> None:
+    crawl(tmp_path)
+    directory = tmp_path / "crawl"
+    newest = max(local(tmp_path))
+    following = (f"crawl-{int(newest[6:12]) + 1:06}.warc.gz", 0)
+    assert following == archive_end_to_upload(str(directory))
+    for name in local(tmp_path):
+        (directory / "archive" / name).unlink()
+    assert following == archive_end_to_upload(str(directory))
+    (directory / "objects.jsonl").unlink()
+    assert archive_end_to_upload(str(directory)) is None
+
+
+def test_an_archive_without_uploads_continues_after_its_last_record(tmp_path: Path) -> None:
+    crawl(tmp_path, archive=None)
+    (name,) = local(tmp_path)
+    size = (tmp_path / "crawl/archive" / name).stat().st_size
+    assert (name, size) == archive_end_to_upload(str(tmp_path / "crawl"))

@@ -2,7 +2,7 @@
 noted in the stores. One thread does it. Without the storage the crawl continues, and the lines wait in the files.
 
 begin    (crawl) the files are synced; how far they reach, and the last line of each store
-write    (here) the lines since the last seal become objects
+write    (here) the lines since the last seal become objects, after the archive files that they name
 end      (crawl) the places of the lines are noted, or refused: lines were removed meanwhile, and all begins again
 """
 
@@ -40,6 +40,11 @@ class SealedCrawl(Protocol):
         """Syncs the line files. Raises StoreError."""
         ...
 
+    def upload_archive(self) -> None:
+        """Uploads the archive files that these lines name, if the archive is uploaded. Raises OutriderError, OSError
+        and UnreachableError."""
+        ...
+
     def end_seal(self, seal: Seal) -> bool:
         """Notes the places in the stores, unless lines were removed meanwhile. Raises StoreError."""
         ...
@@ -56,9 +61,16 @@ class SealedCrawl(Protocol):
 class Sealing:
     """The seals of one node."""
 
-    def __init__(self, crawl: SealedCrawl, objects: LineObjects, files: Mapping[str, str]) -> None:
-        """files: the paths of the line files that are sealed, by stream."""
-        self._crawl, self._objects, self._files = crawl, objects, files
+    def __init__(
+        self,
+        crawl: SealedCrawl,
+        objects: LineObjects,
+        files: Mapping[str, str],
+        *,
+        each_seconds: float = NODE_SEAL_SECONDS,
+    ) -> None:
+        """files: the paths of the line files that are sealed, by stream. each_seconds: the time between two seals."""
+        self._crawl, self._objects, self._files, self._each = crawl, objects, files, each_seconds
         self._changed = threading.Condition()
         self._wanted = self._done = 0
         self._is_ending = False
@@ -87,7 +99,7 @@ class Sealing:
             self._thread.join()
 
     def _run(self) -> None:
-        pause = NODE_SEAL_SECONDS
+        pause = self._each
         while True:
             with self._changed:
                 self._changed.wait_for(self._is_due, pause)
@@ -104,7 +116,7 @@ class Sealing:
                 self._crawl.fails(error)
                 return
             else:
-                self._problem, pause = "", NODE_SEAL_SECONDS
+                self._problem, pause = "", self._each
                 with self._changed:
                     self._done = max(self._done, wanted)
                     self._changed.notify_all()
@@ -115,6 +127,7 @@ class Sealing:
     def _seal(self) -> None:
         while True:
             seal = self._crawl.begin_seal()
+            self._crawl.upload_archive()
             for stream, path in self._files.items():
                 for lines in pieces(path, seal.begins[stream], seal.ends[stream]):
                     self._objects.write(stream, lines)

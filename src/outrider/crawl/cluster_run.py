@@ -28,6 +28,7 @@ from outrider.cluster.sealed_lines import LineObjects, write_without
 from outrider.cluster.sealing import Seal, Sealing
 from outrider.cluster.stores import OwnStore
 from outrider.cluster.written_places import OutputOwner, Places
+from outrider.crawl.orders.archive_uploads import ArchiveUploads, archive_end_to_upload, check_store
 from outrider.crawl.output.cluster_objects import ClusterObjects, read_manifest
 from outrider.crawl.output.output import FILES, PAGES, POLITENESS
 from outrider.crawl.output.output_recovery import archive_end, packed_watermark
@@ -55,8 +56,10 @@ from outrider.install_hints import install_command
 from outrider.journey import Link
 from outrider.kernels import in_use
 from outrider.limits import (
+    NODE_ARCHIVE_SECONDS_MAX,
     NODE_FILE_BYTES_MAX,
     NODE_LEASE_SECONDS,
+    NODE_SEAL_SECONDS,
     NODE_SEAL_SECONDS_MAX,
     NODE_STORE_MEMORY_BYTES_MIN,
     TENURE_SECONDS,
@@ -123,6 +126,7 @@ class ClusterRun(CrawlLoop):
         self._leaving = False
         self._sealed: Mapping[str, int] = {}
         self._drops = 0
+        self._uploads: ArchiveUploads | None = None
 
     def stop(self, reason: str = "stopped by you") -> None:
         """As any crawl's; the second call also ends waits for brokers. Then other nodes claim the partitions of this
@@ -159,7 +163,7 @@ class ClusterRun(CrawlLoop):
             memory = max(NODE_STORE_MEMORY_BYTES_MIN, self._options.memory_bytes // manifest.partitions)
             limit = self._options.max_pages  # of all nodes together
             self._places = Places(self._own, list(FILES))
-            end, _ = archive_end(path, None)
+            end = archive_end_to_upload(path) if self._options.archive else archive_end(path, None)[0]
             self._places.archive = packed_watermark(end) if end is not None else None
             self._node = ClusterNode(
                 manifest,
@@ -181,10 +185,12 @@ class ClusterRun(CrawlLoop):
             write_settings(self._files, as_toml(self._options, self._sources))
             self._output.open()
             self._sealed = self._output.noted()
+            self._uploads = self._new_uploads(name)
             self._make_settler(self._files)
             line_objects = LineObjects(objects, manifest.name, name, SEALED)
             sealed_files = {stream: os.path.join(path, FILES[stream]) for stream in SEALED}
-            self._sealing = Sealing(self, line_objects, sealed_files)
+            each = min(self._options.seal_seconds, NODE_ARCHIVE_SECONDS_MAX) if self._uploads else NODE_SEAL_SECONDS
+            self._sealing = Sealing(self, line_objects, sealed_files, each_seconds=each)
             self._node.start()
             self._sealing.start()
             try:
@@ -197,6 +203,24 @@ class ClusterRun(CrawlLoop):
             self._own.close()
             self._files.close()
             raise
+
+    def _new_uploads(self, node: str) -> ArchiveUploads | None:
+        """Returns what uploads the files of the archive when they are sealed; None without `--archive`. Raises
+        SettingsError for a store that refuses."""
+        options = self._options
+        if not options.archive or not options.warc:
+            return None
+        _, problem = check_store(options.archive, options.output, new=node)
+        if problem:
+            self.say(f"{problem}; the archive is uploaded later")
+        return ArchiveUploads(
+            options.archive,
+            options.output,
+            lambda: self._output.archived,
+            self._say_soon,
+            identity=node,
+            keep=options.keep_archive,
+        )
 
     def _identity(self, manifest: ClusterManifest) -> str:
         """Returns the name of the node of this directory. Raises ForeignStoreError for one of another cluster."""
@@ -258,6 +282,11 @@ class ClusterRun(CrawlLoop):
     def begin_seal(self) -> Seal:
         """As `SealedCrawl.begin_seal`."""
         return self._books.submit(self._begin_seal).result()
+
+    def upload_archive(self) -> None:
+        """As `SealedCrawl.upload_archive`."""
+        if self._uploads is not None:
+            self._uploads.upload()
 
     def end_seal(self, seal: Seal) -> bool:
         """As `SealedCrawl.end_seal`."""
@@ -342,6 +371,7 @@ class ClusterRun(CrawlLoop):
         for store, kept in zip(stores, self._stores.each(stores, _keep), strict=True):
             if kept is None:
                 self._lost(store.number)
+        self._output.seal()
         self._output.note()
         lsns = {store: store.lsn for store in stores if store.holds()}
         return Seal(self._sealed, self._output.noted(), lsns, self._drops)
@@ -486,7 +516,6 @@ def crawl_in_cluster(
 
 _NOT_IN_CLUSTERS: Final = {
     "anew": "a node continues what the cluster has",
-    "archive": "a node does not upload its archive yet",
     "catalog": "a node does not fill a catalog yet: use `outrider catalog` when it has ended",
     "rate": "the rate of revisits of all nodes is not built yet",
     "revisit": "revisits are not built for clusters yet",

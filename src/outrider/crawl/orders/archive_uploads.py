@@ -12,10 +12,10 @@ import threading
 import time
 from collections.abc import Callable
 
-from outrider.archive.warc import Watermark, serial_of
+from outrider.archive.warc import Watermark, file_name, serial_of
 from outrider.crawl.output.object_list import ListedObject, ObjectList, new_id
 from outrider.crawl.output.output import ARCHIVE_PREFIX
-from outrider.crawl.output.output_recovery import archive_files
+from outrider.crawl.output.output_recovery import archive_end, archive_files
 from outrider.crawl.output.summary import counted
 from outrider.crawl.setup.directory import ARCHIVE_NAME
 from outrider.errors import OutriderError, UnreachableError
@@ -26,16 +26,28 @@ _JOIN_SECONDS = 2.0
 _MARK = "WARC files of a crawl by Outrider, each written once: https://iipc.github.io/warc-specifications/\n"
 
 
-def check_store(address: str, directory: str) -> tuple[str, str]:
+def check_store(address: str, directory: str, new: str = "") -> tuple[str, str]:
     """Writes a small object with the id of the crawl, before the crawl begins. Returns the id, and in words why the
-    store does not answer, "" if it does. Raises SettingsError for one that refuses."""
-    identity = ObjectList(directory).id or new_id()
+    store does not answer, "" if it does. new: the id of a crawl without one. Raises SettingsError for a store that
+    refuses."""
+    identity = ObjectList(directory).id or new or new_id()
     store = ObjectStore(address)
     try:
         store.put_text(f"{identity}.txt", _MARK)
     except UnreachableError as error:
         return identity, str(error)
     return identity, ""
+
+
+def archive_end_to_upload(directory: str) -> Watermark | None:
+    """Returns where the archive of a directory continues: after its last record, or with a new file if the newest one
+    is uploaded. None for an empty archive."""
+    end, _ = archive_end(directory, None)
+    uploaded = [serial_of(ARCHIVE_PREFIX, name) or 0 for name in ObjectList(directory).objects]
+    newest = serial_of(ARCHIVE_PREFIX, end[0]) if end is not None else None
+    if uploaded and (newest is None or newest <= max(uploaded)):
+        return file_name(ARCHIVE_PREFIX, max(uploaded) + 1), 0
+    return end
 
 
 class ArchiveUploads:

@@ -11,7 +11,7 @@ from outrider.cluster.description import read_cluster_file
 from outrider.cluster.sealed_lines import SealedLines
 from outrider.crawl.output.cluster_objects import ClusterObjects, read_manifest
 from outrider.crawl.output.output import PAGES
-from outrider.crawl.output.written_lines import items_of_pages, with_directory
+from outrider.crawl.output.written_lines import items_of_pages, with_archive_in
 from outrider.errors import DamagedStoreError
 
 
@@ -26,8 +26,8 @@ class SealedPages:
         self._lines = SealedLines(objects, file.name)
 
     def __iter__(self) -> Iterator[Mapping[str, Any]]:
-        """Yields the lines as objects. A line names its WARC file with its node. Raises DamagedStoreError,
-        UnreachableError."""
+        """Yields the lines as objects. A line names its WARC file with its node, as the object of that file is named.
+        Raises DamagedStoreError, UnreachableError."""
         decoder = msgspec.json.Decoder(dict[str, Any])
         passed = self._lines.not_counted()
         for node, name, octets in self._lines.of(PAGES):
@@ -38,7 +38,7 @@ class SealedPages:
                 raise DamagedStoreError(f"the object {name} has a line that is no page ({error}); restore it") from None
             if token not in passed:
                 passed.add(token)
-                yield with_directory(line, node)
+                yield with_archive_in(line, f"{node}-")
 
     def items(self) -> Iterator[Mapping[str, Any]]:
         """Yields the lines of the items of all pages."""

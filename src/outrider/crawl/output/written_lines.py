@@ -66,7 +66,8 @@ class PageLines(LineFiles):
         """Yields the lines as objects. With several directories, a line names its WARC file with its
         directory."""
         for directory, line in self._each():
-            yield with_directory(line, directory) if len(self._reports) > 1 else line
+            folder = os.path.join(directory, ARCHIVE_NAME, "")
+            yield with_archive_in(line, folder) if len(self._reports) > 1 else line
 
     def _each(self) -> Iterator[tuple[str, dict[str, Any]]]:
         decoder = msgspec.json.Decoder(dict[str, Any])
@@ -98,17 +99,16 @@ def items_of_pages(pages: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, 
             yield from map(msgspec.json.decode, item_lines(msgspec.json.encode(line)))
 
 
-def with_directory(line: Mapping[str, Any], directory: str) -> Mapping[str, Any]:
-    """Returns a page whose WARC file has a directory in its name."""
+def with_archive_in(line: Mapping[str, Any], prefix: str) -> Mapping[str, Any]:
+    """Returns a page whose WARC files have a prefix before their names."""
     place = line.get("warc")
-    return {**line, "warc": _named(place, directory)} if isinstance(place, Mapping) else line
+    return {**line, "warc": _prefixed(place, prefix)} if isinstance(place, Mapping) else line
 
 
-def _named(place: Mapping[str, Any], directory: str) -> dict[str, Any]:
-    """Returns a place whose file has its directory."""
-    named = {**place, "file": os.path.join(directory, ARCHIVE_NAME, str(place.get("file")))}
+def _prefixed(place: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+    found = {**place, "file": f"{prefix}{place.get('file')}"}
     payload = place.get("payload")
-    return {**named, "payload": _named(payload, directory)} if isinstance(payload, Mapping) else named
+    return {**found, "payload": _prefixed(payload, prefix)} if isinstance(payload, Mapping) else found
 
 
 def _length(path: str) -> int:
