@@ -36,6 +36,7 @@ ERRORS: Final = {
     "redirect_self": "the page redirects to itself",
     "robots": "closed by robots.txt",
     "robots_unreachable": "robots.txt cannot be read",
+    "payment": "the site asks for payment",
     "use": "its site refuses a use of --use",
     "retries": "every attempt failed",
     "lost": "every lease ended without a report",

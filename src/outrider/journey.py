@@ -21,6 +21,7 @@ from outrider.errors import SettingsError
 from outrider.limits import (
     DIGEST_BYTES_MAX,
     LINE_BYTES_MAX,
+    PAYMENT_TEXT_MAX,
     SIGNALS_BYTES,
     TEXT_DIGEST_BYTES,
     UNIQUE_KEY_BYTES_MAX,
@@ -115,6 +116,7 @@ class Word(StrEnum):
     ERROR = "error", False, True, True, True
     RETRY = "retry", False, False, False, True
     ROBOTS = "robots", False, False, False, True
+    ASKS_PAYMENT = "asks_payment", False, True, True, False
 
 
 class Conditional(StrEnum):
@@ -286,6 +288,8 @@ class Outcome(msgspec.Struct, frozen=True):
     first_byte_seconds: the time to the first byte of the answer; a host that answers later than usual gets longer
     pauses.
     challenged: a challenge for a browser or a person in place of the page; two in a row park the host.
+    payment: with status 402 the scheme and the price that the site asks for; with another status the sum that it says
+    it charged. Three answers with 402 in a row park the first part of their path, twelve the host.
     retry_after_seconds: from the site's Retry-After; it rests the whole host.
     refused: the site refused for load (429, 503); without retry_after_seconds the host backs off.
     location: target of a redirect; it becomes a separate URL, hops + 1.
@@ -341,6 +345,7 @@ class Outcome(msgspec.Struct, frozen=True):
     warc_record: Annotated[
         bytes | None, OutcomeField(Form.OCTETS, "warc_records", WARC_MARK_BYTES, kept="a", renewed=True)
     ] = None
+    payment: Annotated[str | None, OutcomeField(Form.TEXT, "payments", PAYMENT_TEXT_MAX)] = None
 
 
 def _field_of(hint: Any) -> OutcomeField:
@@ -552,10 +557,17 @@ class Lease(msgspec.Struct, frozen=True):
             challenged=challenged,
         )
 
-    def gone(self, *, status: int | None = None, error: str | None = None, seconds: float | None = None) -> Outcome:
+    def gone(
+        self,
+        *,
+        status: int | None = None,
+        error: str | None = None,
+        seconds: float | None = None,
+        payment: str | None = None,
+    ) -> Outcome:
         """Returns the outcome of a final failure. A URL with a schedule from `again` is visited again all the same,
-        more rarely, unless there is neither a status nor an error."""
-        return Outcome(self.token, Verdict.GONE, seconds=seconds, status=status, error=error)
+        more rarely, unless there is neither a status nor an error. payment: as of `Outcome`, with status 402."""
+        return Outcome(self.token, Verdict.GONE, seconds=seconds, status=status, error=error, payment=payment)
 
     def robots(
         self,
@@ -627,6 +639,7 @@ class PageLine(msgspec.Struct, kw_only=True):
     decoding: str | UnsetType = UNSET
     requested: str | UnsetType = UNSET
     conditional: Conditional | UnsetType = UNSET
+    payment: str | UnsetType = UNSET
     items: msgspec.Raw | UnsetType = UNSET
     not_followed: dict[str, int] | UnsetType = UNSET
 
@@ -816,7 +829,8 @@ class HostStatus:
 
     rest_until: an instant. gap_seconds: the required gap after its last request, and its rule (`reason`).
     not_welcome: why it is parked until an operator resumes it, or is not visited for a while. robots: the files of
-    its authorities. paused, blocked_until: all its queues are, by an operator's order.
+    its authorities. paused, blocked_until: all its queues are, by an operator's order. payment: what it asks for a
+    page, or what it says it charged.
     """
 
     name: str
@@ -834,6 +848,7 @@ class HostStatus:
     not_welcome: str | None = None
     robots: tuple[RobotsStatus, ...] = ()
     blocked_until: Instant | None = None
+    payment: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

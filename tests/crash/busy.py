@@ -99,9 +99,13 @@ class Busy:
                 outcomes.append(rng.choice([found, lease.retry(error="dns_temporary")]))
                 continue
             links = [self.link() for _ in range(rng.randrange(3))]
-            verdict = rng.choice(["done"] * 6 + ["again", "gone", "retry", "retry", "redirect"])
+            verdict = rng.choice(["done"] * 6 + ["again", "gone", "retry", "retry", "redirect", "paid"])
             if verdict == "redirect":
                 outcomes.append(Outcome(lease.token, Verdict.DONE, seconds=0.1, status=301, location=self.url()))
+            elif verdict == "paid":
+                outcomes.append(
+                    lease.gone(status=402, error="payment", seconds=0.1, payment=f"crawler-price {self.calls}")
+                )
             elif verdict == "again":
                 at = self.world.clock() + instant(rng.choice([1, 60]))
                 outcomes.append(Outcome(lease.token, Verdict.AGAIN, seconds=0.1, status=200, at=at, links=links))

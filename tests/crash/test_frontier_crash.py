@@ -24,9 +24,11 @@ from outrider.frontier.state.replay import Window
 from outrider.frontier.state.tables import (
     AUTHORITIES,
     CALLED,
+    COPY_ROWS,
     HOSTS,
     LEASES,
     OWN,
+    PAYMENTS,
     QUEUES,
     RETURNS,
     ROBOTS_FILES,
@@ -418,6 +420,7 @@ def small_threshold(monkeypatch):
             RETURNS: 2,
             ROBOTS_FILES: 8,
             SIGNALS: 1,
+            PAYMENTS: 1,
         },
     )
     set_limits(monkeypatch, CHECKPOINT_STEP_BYTES=1, CHECKPOINT_RANGE_BYTES_MAX=1)
@@ -675,7 +678,7 @@ def test_any_history_is_found_again_for_long(
                 CHECKPOINT_RANGE_BYTES_MAX=rng.choice([1, 700]),
             )
             if rng.random() < 0.5:
-                patch.setattr("outrider.engine.rounds.COPY_ROWS", dict.fromkeys(range(11), 1))
+                patch.setattr("outrider.engine.rounds.COPY_ROWS", dict.fromkeys(COPY_ROWS, 1))
             if rng.random() < 0.5:
                 patch.setattr("crash.busy.PATHS", 600)
             patch.setattr("crash.busy.DELETES", rng.choice([0.6, 2, 4]))

@@ -221,7 +221,7 @@ def _without_younger(url: UrlStatus) -> dict[str, Any]:
 
 def _without_state(host: HostStatus) -> dict[str, Any]:
     """Without fields younger than the golden files, and without `state`, which depends on this process's requests."""
-    younger = {"not_welcome", "robots", "blocked_until"}
+    younger = {"not_welcome", "robots", "blocked_until", "payment"}
     return {name: value for name, value in dataclasses.asdict(host).items() if name not in {"state", *younger}}
 
 

@@ -178,7 +178,8 @@ def test_numbers_of_facts_are_never_reused():
         24: "OUTBOX", 25: "ARRIVED", 26: "DELIVERED", 27: "ADDRESS", 28: "LOCATED", 29: "COLD_REST", 30: "LEFT",
         32: "CARD", 33: "HEAD", 35: "LEASE", 36: "ERRAND", 37: "EXTEND", 38: "LOCATING",
         39: "QUEUED_ERRAND", 40: "LEASED_ERRAND", 41: "RETURNS",
-        42: "ROBOTS_FILE", 43: "REQUEUE", 44: "CRAWL_UNIQUE", 45: "RESTED", 46: "SIGNALS", 48: "LINE",
+        42: "ROBOTS_FILE", 43: "REQUEUE", 44: "CRAWL_UNIQUE", 45: "RESTED", 46: "SIGNALS", 47: "PAYMENT",
+        48: "LINE",
     } == {int(kind): kind.name for kind in Fact}  # fmt: skip
 
 

@@ -26,7 +26,7 @@ from outrider.frontier.state import recovery
 from outrider.frontier.state.errand import KINDS, Kind
 from outrider.frontier.state.hosts import CELLS
 from outrider.frontier.state.replay import Window, apply
-from outrider.frontier.state.tables import Tables
+from outrider.frontier.state.tables import COPY_ROWS, Tables
 from outrider.frontier.stores.calendar import _as_put as as_put
 from outrider.frontier.stores.ledger import Ledger
 from outrider.limits import WAKES_PER_CALL_MAX
@@ -209,7 +209,7 @@ def test_every_verb_at_random_after_a_checkpoint_that_is_newer_than_its_log(patc
     rng = random.Random(seed)
     with patch.context() as patched:
         set_limits(patched, LOG_BYTES_BEFORE_CHECKPOINT=rng.choice([1, 4_000]))
-        patched.setattr("outrider.engine.rounds.COPY_ROWS", dict.fromkeys(range(11), rng.choice([1, 3])))
+        patched.setattr("outrider.engine.rounds.COPY_ROWS", dict.fromkeys(COPY_ROWS, rng.choice([1, 3])))
         for name in ("CHECKPOINT_STEP_BYTES", "CHECKPOINT_RANGE_BYTES_MAX"):
             patched.setattr(f"outrider.engine.rounds.{name}", 1)
         patched.setattr("crash.busy.PATHS", rng.choice([40, 600]))

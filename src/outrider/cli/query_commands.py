@@ -44,6 +44,7 @@ _HOST_COLUMNS = {
     "back_off_seconds": "BACK-OFF",
     "paused": "PAUSED",
     "not_welcome": "NOT WELCOME",
+    "payment": "PAYMENT",
 }
 _URL_COLUMNS = {
     "state": "STATE",

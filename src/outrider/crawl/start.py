@@ -23,7 +23,14 @@ from outrider.crawl.output.output_recovery import refuse_output_alone
 from outrider.crawl.output.progress import Progress, progress_of
 from outrider.crawl.output.rates import errors_of
 from outrider.crawl.output.report import collect, render
-from outrider.crawl.output.summary import counted, errors_text, network_lines, omission_lines, summary_lines
+from outrider.crawl.output.summary import (
+    counted,
+    errors_text,
+    network_lines,
+    omission_lines,
+    payment_lines,
+    summary_lines,
+)
 from outrider.crawl.output.terminal import say
 from outrider.crawl.questions.side_server import SideServer
 from outrider.crawl.run.hooks import Hooks
@@ -300,9 +307,10 @@ def conclude(options: CrawlOptions, result: CrawlResult, sources: tuple[str, ...
         version=version(),
         seconds=last_run(options.output).seconds or None,
         errors=errors_of(result.statistics),
+        payments=result.statistics["payments"]["hosts"],
     )
     if large:
-        return _short_summary(result, left, left_out)
+        return _short_summary(result, left, left_out) + payment_lines(result.statistics, options.output)
     totals = replace(
         data.totals,
         output=options.output,
@@ -311,6 +319,7 @@ def conclude(options: CrawlOptions, result: CrawlResult, sources: tuple[str, ...
         continued_by=_continued_by(options, result, {row.reason for row in left_out}),
     )
     lines = [*summary_lines(totals, data.politeness), *network_lines(result.statistics["network"])]
+    lines += payment_lines(result.statistics, options.output)
     report = os.path.join(options.output, REPORT_FILE)
     try:
         descriptor = os.open(report, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)

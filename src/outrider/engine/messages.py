@@ -32,6 +32,7 @@ from outrider.limits import (
     INSTANT_MAX,
     LEASE_SECONDS_MAX,
     NAME_CHARACTERS_MAX,
+    PAYMENT_TEXT_MAX,
     RETRY_AFTER_SECONDS_MAX,
     SERVICE_BATCH_MAX,
     SERVICE_ROWS_MAX,
@@ -232,7 +233,8 @@ LEASE_AS_IT_IS = {
 class Result(_Texts, frozen=True, kw_only=True, forbid_unknown_fields=True):  # type: ignore[misc, call-arg]
     """The result of one URL, named by `url` or `token`. `fetch_time_ms` is the time that the site needed; it sets the
     host's rest. `first_byte_ms`: until its first byte; a host that answers later than usual gets longer pauses.
-    `challenged`: a challenge for browsers or people in place of the page. `links` are URLs, or references as in the
+    `challenged`: a challenge for browsers or people in place of the page. `payment`: with the status 402 what the site
+    asks for, otherwise the sum that it says it charged. `links` are URLs, or references as in the
     page, relative to the page's URL. `body` answers a record of kind robots, `fresh_seconds` is the time for which
     it may be used, `address` answers one of kind address."""
 
@@ -247,6 +249,7 @@ class Result(_Texts, frozen=True, kw_only=True, forbid_unknown_fields=True):  # 
     fetch_time_ms: Milliseconds | None = None
     first_byte_ms: Milliseconds | None = None
     challenged: bool = False
+    payment: Annotated[str, Meta(max_length=PAYMENT_TEXT_MAX)] | None = None
     links_found: Count | None = None
     is_duplicate: bool = False
     error: Annotated[str, Meta(min_length=1, max_length=100)] | None = None

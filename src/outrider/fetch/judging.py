@@ -30,6 +30,7 @@ from outrider.fetch.meaning import (
     requested_wait,
     robots_meaning,
 )
+from outrider.fetch.payment import payment_of
 from outrider.journey import Kind, Lease, Link, Outcome, RobotsAnswer, UrlColumns, Word
 from outrider.limits import BODY_BYTES_MAX, MICROSECONDS, ROBOTS_BYTES_MAX
 from outrider.robots import verdict_of_status, whole_lines
@@ -159,6 +160,7 @@ def outcome_of_request(
         "seconds": response.seconds if response is not None and response.request_head else None,
         "status": status,
         "challenged": challenged,
+        "payment": payment_of(response) if response is not None else None,
         "retry_after_seconds": retry_after_of(response, now) if response is not None else None,
     }
     if lease.kind is Kind.ROBOTS:

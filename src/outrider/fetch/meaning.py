@@ -99,6 +99,9 @@ ROWS: Final = (
             *((status, "RFC 9110 section 15") for status in range(600, 1_000)),  # invalid: as 5xx
         )
     ),
+    StatusRow(
+        {402}, AlsoNeeded.NOTHING, Meaning(Word.ASKS_PAYMENT, Verdict.GONE, "payment"), "RFC 9110 section 15.5.3"
+    ),
     StatusRow(STATUSES, AlsoNeeded.NOTHING, _GONE),
 )
 CHALLENGED: Final = Meaning(Word.RETRY, Verdict.RETRY, str(FetchError.NOT_WELCOME))

@@ -43,7 +43,7 @@ class Machine:
         self.errands = QueuedErrands(core)
         self.notes = Notes(core)
         self.operators = Operations(core, self.links, self.robots)
-        self.urls = SingleUrls(core, self.links, self.operators)
+        self.urls = SingleUrls(core, self.links, self.operators, traps.payments)
         self.carried = Transfer(core, self.links, self.urls)
         self.looks = Queries(core, self.links, self.leases, self.operators, self.urls)
         self.reasons = Explaining(core, self.links, traps, self.robots, self.leases, self.operators, self.urls)

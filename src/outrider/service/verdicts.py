@@ -127,6 +127,7 @@ def _of_page(result: Result, lease: Lease, seconds: float | None) -> Outcome:
         seconds=seconds,
         first_byte_seconds=result.first_byte_ms / 1000 if result.first_byte_ms is not None else None,
         challenged=result.challenged,
+        payment=result.payment,
         status=status,
         error=found.error,
         retry_after_seconds=None if found.word == Word.UNCHANGED else requested_wait(status, result.retry_after),

@@ -32,6 +32,7 @@ _PARKED: Final = {
     RULES[BY_MIRROR - 1]: ("URL that looks like a mirror", "URLs that look like mirrors"),
     ROBOTS: ("page closed by robots.txt", "pages closed by robots.txt"),
     "use": ("page whose site refuses a use of --use", "pages whose site refuses a use of --use"),
+    "payment": ("page whose site asks for payment", "pages whose site asks for payment"),
     "robots_unreachable": ("page whose robots.txt cannot be read", "pages whose robots.txt cannot be read"),
     BUDGET: (f"URL over the limit of {_FLAGS}", f"URLs over the limit of {_FLAGS}"),
 }

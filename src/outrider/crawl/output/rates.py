@@ -116,6 +116,7 @@ def status_fields(
         "bytes": statistics["bytes"],
         "duplicates": statistics["duplicates"],
         "errors": errors_of(statistics),
+        "payments": dict(statistics["payments"]),
         "eta_seconds": eta,
         **({"revisits": dict(statistics["revisits"])} if statistics.get("revisits") else {}),
         **({"left_out": dict(left_out)} if left_out is not None else {}),

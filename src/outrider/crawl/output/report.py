@@ -122,6 +122,9 @@ class Timeline:
     left_out: int
 
 
+_NO_PAYMENTS: Mapping[str, str] = {}
+
+
 @dataclass(frozen=True, slots=True)
 class ReportData:
     """All data of the report, made by `collect`."""
@@ -141,6 +144,7 @@ class ReportData:
     broken_left_out: int = 0
     closed: tuple[Closed, ...] = ()  # most pages first
     slowest: tuple[Slow, ...] = ()  # the slowest first
+    payments: Mapping[str, str] = field(default_factory=dict)  # by host: what it asks for a page, in words
     title: str = "Crawl"
     version: str = ""
 
@@ -284,6 +288,7 @@ def collect(
     parked: int = 0,
     left_out: Sequence[OmissionRow] = (),
     gone: int = 0,
+    payments: Mapping[str, str] = _NO_PAYMENTS,
 ) -> ReportData:
     """Counts the records of a crawl, each iterable once and in the order of its file.
 
@@ -291,7 +296,8 @@ def collect(
     type than the format counts as absent, so old and foreign files still make a report. seconds: the duration of all
     runs of the crawl; None: from the first answer to the last. errors: failed attempts by class; None: those in
     the lines. hooks: the failures of hooks in the last run. parked: the number of parked URLs. left_out: omissions
-    by reason. gone: the number of URLs without a page, for a frontier whose pages workers fetched.
+    by reason. payments: hosts that ask for payment, with their words. gone: the number of URLs without a page, for a
+    frontier whose pages workers fetched.
     """
     read = _PageCounts()
     for record in pages:
@@ -326,6 +332,7 @@ def collect(
         seeds=tuple(seeds),
         title=title,
         version=version,
+        payments=payments,
         elapsed_seconds=max(totals.seconds, max(last, pulse.last) - first),
         buckets_begin_seconds=0.0 if pulse.origin is None else pulse.origin - first,
         **read.drawn(),
@@ -602,6 +609,7 @@ OUTCOMES = {
     Word.REDIRECT: "the URL redirects to another one",
     Word.GONE: "the server has no page at this URL",
     Word.ERROR: "the last attempt failed",
+    Word.ASKS_PAYMENT: "the site asks for payment (402)",
     Word.RETRY: "the attempt failed and another one followed",
     Word.ROBOTS: "robots.txt closes the page",
 }
@@ -611,7 +619,13 @@ def render(data: ReportData) -> str:
     """Returns the report: a complete HTML document, at most some MB, in which everything from the web is escaped."""
     title = _safe(data.title)
     bodies = {
-        "overview": [_figures(data), _pages_over_time(data), _hooks_section(data), _left_out_table(data)],
+        "overview": [
+            _figures(data),
+            _pages_over_time(data),
+            _hooks_section(data),
+            _payments_table(data),
+            _left_out_table(data),
+        ],
         "hosts": [_hosts_table(data), _slowest_table(data)],
         "statuses": [
             _counts_table("Outcomes", "One outcome for each attempt.", data.totals.outcomes, _outcome_words),
@@ -922,6 +936,11 @@ def _hooks_section(data: ReportData) -> str:
         for one in data.totals.hooks
     )
     return f'<h3>Failed hooks</h3><ul class="bad">{rows}</ul>' if rows else ""
+
+
+def _payments_table(data: ReportData) -> str:
+    rows = [(_safe(host), _safe(words)) for host, words in data.payments.items()]
+    return _table("Payment", "Sites that ask for payment. This crawler never pays.", ("host", "says"), rows)
 
 
 def _left_out_table(data: ReportData) -> str:

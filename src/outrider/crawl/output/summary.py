@@ -274,6 +274,21 @@ def _signature_lines(network: Mapping[str, float]) -> list[str]:
     return [f"signatures  {'; '.join(parts)}"]
 
 
+def payment_lines(statistics: Mapping[str, Any], output: str = "DIR") -> list[str]:
+    """Returns the lines about sites that ask for payment, or say that they charged something."""
+    counts = statistics.get("payments") or {}
+    lines = []
+    if counts.get("charged"):
+        told = f"{counted(counts['charged'], 'answer')} with crawler-charged, although this crawler never pays"
+        lines.append(f"CHARGED     {told}: ask the sites below")
+    if counts.get("hosts"):
+        hosts = "; ".join(f"{visible(name)} {visible(words)}" for name, words in counts["hosts"].items())
+        lines.append(f"payment     {counted(counts['answers'], 'answer')} with 402: {hosts}")
+        again = f"`outrider retry {shlex.quote(output)} --error payment`"
+        lines.append(f"            `outrider hosts {shlex.quote(output)}` lists all; {again} tries their pages again")
+    return lines
+
+
 def _share(part: float, whole: float, noun: str) -> str:
     """Returns a part in words: `98.5 % of 2,110 requests`."""
     percent = f"{part / whole if whole else 0.0:.1%}".replace("%", " %")

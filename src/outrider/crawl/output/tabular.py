@@ -182,6 +182,7 @@ PAGES: Final = Shape(
         "decoding": "text",
         "requested": "text",
         "conditional": "text",
+        "payment": "text",
         "image": "json",
         "preferences": "json",
         "new_links": "whole",

@@ -29,6 +29,7 @@ from outrider.fetch.judging import (
     written_location,
 )
 from outrider.fetch.meaning import NOT_MODIFIED, REFUSALS, meaning_of
+from outrider.fetch.payment import payment_of
 from outrider.fetch.response_bytes import payload_of
 from outrider.frontier.policy.revisit import retry_at
 from outrider.journey import Conditional, Kind, Lease, Link, Outcome, PageLine, Verdict, Word
@@ -289,8 +290,7 @@ def page_outcome(
     page is a copy, and the number of different bits of their SimHashes (None: the same bytes). probe: the random URL
     that was answered with such a page. repeats: it has no new content all the same. first_copy: it has none, and no URL
     of its shape had that page before. foreign_copy: it has none either, and is the first copy of a page of another host
-    on its own. keeps_text: the outcome has the digest of the page's text. warc_record: the mark of the archived
-    answer."""
+    on its own. keeps_text: the outcome has the digest of the page's text. warc_record: the mark of the answer."""
     response, status = visit.response, visit.status
     line = _page_line(visit, judgement, page, len(links), digest, digest_shown, warc, copy_of, probe)
     _add_reading(line, preferences, items, not_followed)
@@ -311,6 +311,7 @@ def page_outcome(
         seconds=visit.seconds,
         first_byte_seconds=visit.first_byte_seconds,
         challenged=judgement.challenged,
+        payment=payment_of(response) if response is not None else None,
         status=status,
         error=judgement.error,
         ended_at=response.ended_at if response is not None else visit.now,
@@ -434,6 +435,9 @@ def _add_answer(line: PageLine, response: Response, digest: bytes | None) -> Non
             line.content_digest = content
     if response.url != line.url:
         line.requested = response.url
+    payment = payment_of(response)
+    if payment is not None:
+        line.payment = payment
     if response.decoding is not Decoding.WHOLE:
         line.decoding = response.decoding.value
     if response.url.startswith("https:"):

@@ -98,6 +98,7 @@ class Fact(IntEnum):
     CRAWL_UNIQUE = 44
     RESTED = 45
     SIGNALS = 46
+    PAYMENT = 47
     LINE = 48
 
 
@@ -261,6 +262,7 @@ KINDS: dict[int, FactKind] = {
             "changed_signals:f64 changes:f64",
             in_windows=True,
         ),
+        _kind(Fact.PAYMENT, "slot:u16 place:text in_row:u8 asked:u32 terms:text charged:text", in_windows=True),
         _kind(Fact.TOKEN, "slot:u16 token:u64 order:u64", in_windows=True),
         _kind(Fact.TALLY, "slot:u16 name:text value:u64", in_windows=True),
         _kind(

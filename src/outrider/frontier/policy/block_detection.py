@@ -28,6 +28,7 @@ class BlockSignal(IntEnum):
     BROKEN = 4  # the connection was broken or led to no answer, though the host had answered before
     SAME = 5  # the last of many different pages in a row with the same body, from a host that had sent varied bodies
     NAMELESS = 6  # its name leads to no address, though it did before
+    PAYMENT = 7  # 402
 
 
 SILENT_FROM = 200
@@ -44,21 +45,22 @@ _TEXTS = {
     PARKED_FROM + BlockSignal.WALL: "it answers everything with 403",
     PARKED_FROM + BlockSignal.BROKEN: _SILENT,
     PARKED_FROM + BlockSignal.NAMELESS: _NAMELESS,
+    PARKED_FROM + BlockSignal.PAYMENT: "it asks for payment for every page",
     PARKED_FROM + BlockSignal.SAME: "it gives one same body for every page, and gave others before",
 }
 BREAKS = frozenset({"reset", "empty_reply", "connect_timeout", "first_byte_timeout"})
 """Errors that are the sign BROKEN. A refused connection is not one: nothing listens there, as during a restart."""
 NAMELESS = frozenset({"dns_unknown", "dns_temporary"})
 """Errors that are the sign NAMELESS."""
-_POINTS = np.array([0, 0, UNWELCOME_CHALLENGE, 1, 1, UNWELCOME_POINTS_MAX, UNWELCOME_POINTS_MAX], np.uint8)
+_POINTS = np.array([0, 0, UNWELCOME_CHALLENGE, 1, 1, UNWELCOME_POINTS_MAX, UNWELCOME_POINTS_MAX, 1], np.uint8)
 
 
 def block_scores_after(cells: Signals, signals: Signals) -> Signals:
-    """The hosts' cells after these requests. A cell counts points. A challenge adds six, a 403 or a broken connection
-    one, the end of a long run of equal bodies or a name without an address twelve. A healthy response resets them to
-    zero. With twelve points the host is parked until an operator wakes it. If the last sign is a broken connection or
-    such a name, the host first is left alone for `silent_seconds`, again after each further sign, and is parked when
-    that has happened often enough."""
+    """The hosts' cells after these requests. A cell counts points. A challenge adds six, a 403, a 402 or a broken
+    connection one, the end of a long run of equal bodies or a name without an address twelve. A healthy response
+    resets them to zero. With twelve points the host is parked until an operator wakes it. If the last sign is a broken
+    connection or such a name, the host first is left alone for `silent_seconds`, again after each further sign, and is
+    parked when that has happened often enough."""
     silent, nameless = is_silent(cells), signals == BlockSignal.NAMELESS
     broken = nameless | (signals == BlockSignal.BROKEN)
     points = np.minimum(np.where(silent, 0, cells) + _POINTS[signals], UNWELCOME_POINTS_MAX).astype(np.uint8)

@@ -12,6 +12,8 @@ the log after them, and derives everything that schedules.
     registry.py        openings, workers, repeatable answers, places of output, counts, classes of errors
     transit.py         links between logs
     returns_table.py   how much new content hosts and shapes of paths had
+    latest_rows.py     values by name, of which those that changed least recently leave
+    payments.py        what sites ask for their pages
     host_signals.py    how the signals of hosts agreed with visits
     seen.py            the seen-set, which is derived
     hosts.py           hosts and queues: columns with a row each, found by hash

@@ -409,13 +409,16 @@ class Window:
         if facts is not None:
             _, tokens, orders = facts[1]
             tables.apply(Fact.TOKEN, columns_of([(OWN_SLOT, int(tokens.max()), int(orders.max()))]))
-        for kind in (Fact.TALLY, Fact.WATERMARK, Fact.PROJECTION, Fact.RETURNS, Fact.SIGNALS):
+        for kind in (Fact.TALLY, Fact.WATERMARK, Fact.PROJECTION, Fact.RETURNS, Fact.SIGNALS, Fact.PAYMENT):
             facts = self._columns(kind)
             if facts is not None:
                 lasting = {name: row for row, name in enumerate(facts[1][1])}
                 chosen = np.fromiter(lasting.values(), np.intp, len(lasting))
-                slots, names, *rest = (_column_rows(column, chosen) for column in facts[1])
-                tables.apply(kind, [slots, names, *map(_listed, rest)])
+                values = [_column_rows(column, chosen) for column in facts[1]]
+                types = [column.type for column in KINDS[kind].columns]
+                tables.apply(
+                    kind, [_listed(one) if it == "blob" else one for one, it in zip(values, types, strict=True)]
+                )
         facts = self._columns(Fact.ACCEPTED)
         if facts is not None:
             tables.apply(Fact.ACCEPTED, facts[1])

@@ -45,6 +45,7 @@ class RobotsVerdict(Enum):
     USE = "use"  # its robots.txt refuses a use that the crawl is for
     DEAD = "dead"  # no server answers for this authority
     SPENT = "spent"  # its host has given as many pages as it may
+    PAYMENT = "payment"  # its site asks for payment under the first part of its path
     TRAP = "trap"  # the site makes such URLs without end
     LOWER = "lower"  # its shape has fallen to a lower class
     LATER = "later"  # the call has judged as many pages as it may

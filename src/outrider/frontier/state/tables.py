@@ -176,7 +176,16 @@ class Tables:
         """The method that applies facts of a kind, `_<name of the kind>`, of the part that owns them."""
         name = f"_{fact.name.lower()}"
         parts = (self.urls, self.robots, self.addresses, self.errands)
-        owners = (*parts, self.registry, self.crawls, self.transit, self.returns, self.urls.signals, self)
+        owners = (
+            *parts,
+            self.registry,
+            self.crawls,
+            self.transit,
+            self.returns,
+            self.urls.payments,
+            self.urls.signals,
+            self,
+        )
         found: Callable[..., None] = next(getattr(owner, name) for owner in owners if hasattr(owner, name))
         return found
 
@@ -522,6 +531,7 @@ class Tables:
             (TRANSIT, 1),
             (RETURNS, self.returns.places()),
             (SIGNALS, self.urls.signals.places()),
+            (PAYMENTS, self.urls.payments.places()),
         ]
 
     def copy(self, section: int, first: int, last: int) -> list[Block]:
@@ -534,6 +544,7 @@ class Tables:
             CALLED: self.errands.blocks,
             RETURNS: self.returns.blocks,
             SIGNALS: self.urls.signals.blocks,
+            PAYMENTS: self.urls.payments.blocks,
         }
         if section in of_parts:
             return of_parts[section](first, last)
@@ -598,7 +609,7 @@ class Tables:
         self.robots.rulebook.close()
 
 
-OWN, HOSTS, QUEUES, LEASES, AUTHORITIES, TRANSIT, RUNS, CALLED, RETURNS, ROBOTS_FILES, SIGNALS = range(11)
+OWN, HOSTS, QUEUES, LEASES, AUTHORITIES, TRANSIT, RUNS, CALLED, RETURNS, ROBOTS_FILES, SIGNALS, PAYMENTS = range(12)
 COPY_ROWS = {
     OWN: 1,
     HOSTS: 250,
@@ -609,6 +620,7 @@ COPY_ROWS = {
     CALLED: 100,
     RETURNS: 400,
     SIGNALS: 250,
+    PAYMENTS: 100,
     ROBOTS_FILES: 4,
 }
 """Rows of a range: about 16 KiB of hosts or queues; few robots.txt files, for they may be long."""

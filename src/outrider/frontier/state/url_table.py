@@ -24,6 +24,7 @@ from outrider.frontier.policy.returns import Returns
 from outrider.frontier.priority import class_of
 from outrider.frontier.state.host_signals import HostSignals
 from outrider.frontier.state.hosts import DELAYED, GROUPED, NONE, ROBOTS, Rows
+from outrider.frontier.state.payments import Payments
 from outrider.frontier.state.rested import NOT_OVER
 from outrider.frontier.state.seen import SeenSet
 from outrider.frontier.stores.calendar import Calendar
@@ -62,6 +63,11 @@ class Reason(IntEnum):
     DROPPED = 7
     TRAP = 8
     PLANNED = PLANNED  # of a waiting URL: a revisit rule decides whether it is fetched when it is due
+    PAYMENT = 10
+
+
+LEDGER_ALONE = (Reason.ROBOTS, Reason.TRAP, Reason.PAYMENT)
+"""The reasons of parked URLs that are in the ledger alone: their number has no limit. The others wait for a budget."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +134,7 @@ class UrlTable:
         """The waiting URLs that a revisit rule looks at when they are due, maybe several times."""
         self.planned_stay = False  # planned URLs that are due still wait: a rule looks at them within a rate
         self.signals = HostSignals()
+        self.payments = Payments()
         self.spent = TailedBacklog(scratch, name="spent")  # by host: parked for a budget
         self.order = 1  # the number of the next URL that is accepted
         self.counts = [0] * 7  # by state
@@ -354,7 +361,7 @@ class UrlTable:
         for calendar, its in ((self.calendar, waiting & ~planned), (self.planned, waiting & planned)):
             if its.any():
                 calendar.forget(cards.filter(its))
-        spent = (heads["state"] == PARKED) & (heads["reason"] != Reason.ROBOTS) & (heads["reason"] != Reason.TRAP)
+        spent = (heads["state"] == PARKED) & ~np.isin(heads["reason"], LEDGER_ALONE)
         if spent.any():
             hosts, some = self._tables.queues.host[queues[spent]], cards.filter(spent)
             mask, _ = self.spent.remove(hosts, some.heads["fingerprint"], tails=False)
@@ -437,8 +444,7 @@ class UrlTable:
         if come[WAITING]:
             self._put_waiting(cards if all_alike else cards.take(np.flatnonzero(states == WAITING)))
         if come[PARKED]:
-            # URLs that robots rules refuse, and traps, lie in the ledger alone.
-            others = (states == PARKED) & (heads["reason"] != Reason.ROBOTS) & (heads["reason"] != Reason.TRAP)
+            others = (states == PARKED) & ~np.isin(heads["reason"], LEDGER_ALONE)
             if others.any():
                 self.spent.put(self._tables.queues.host[rows[others]], cards.filter(others))
         self.seen.add_contents(cards)

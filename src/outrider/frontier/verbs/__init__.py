@@ -17,6 +17,7 @@ parts that its constructor takes. `machine.py`, above this folder, puts them tog
     host_trials.py      new hosts of a domain that are tried at once
     unparking.py        judges parked URLs of shapes and hosts again after new content
     forbidden.py        status 403 for one folder, or for a whole host
+    paying.py           status 402: parked parts of paths, and what sites ask for
     robots_files.py     robots rules and the errands that fetch them
     delays.py           sums of the times that URLs waited for their leases
     leasing.py          lease; drawing.py draws URLs and errands, leased.py gives a call's leases in columns

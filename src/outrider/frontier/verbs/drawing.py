@@ -28,6 +28,7 @@ from outrider.frontier.state.spanning_keys import KeyGroup
 from outrider.frontier.state.url_table import PARKED, QUEUED, Reason
 from outrider.frontier.verbs.deciding import Core
 from outrider.frontier.verbs.draft import Draft
+from outrider.frontier.verbs.paying import ERROR as PAYMENT
 from outrider.frontier.verbs.robots_files import RobotsFiles
 from outrider.frontier.verbs.trapping import Suspect, Trapping, TrialState
 from outrider.limits import BUDGET_REST_SECONDS, LEASE_BYTES_MAX, OLDEST_DRAW_EVERY
@@ -438,12 +439,13 @@ class LeaseDraw:
         traps, places = self._traps, hosts.astype(np.intp)
         spent = self._budgets.over(places)
         ruled = self._errands_mode or np.count_nonzero(self._tables.hosts.flags[places] & np.uint16(ROBOTS))
-        if spent is None and not ruled and traps.settings.traps is None:
+        paid = bool(self._tables.urls.payments.begun)
+        if spent is None and not ruled and not paid and traps.settings.traps is None:
             return None
         heads, urls = cards.heads, cards.urls()
         suspects = traps.suspects(cards)
         judgements, costs = self._by_robots(places, cards, spent) if ruled else ([], [])
-        if spent is None and not suspects and judgements.count(_GO) == (len(urls) if ruled else 0):
+        if spent is None and not suspects and not paid and judgements.count(_GO) == (len(urls) if ruled else 0):
             self.refusals -= sum(costs)
             return None
         out, plain = [_ALLOWED] * len(cards), True
@@ -462,12 +464,22 @@ class LeaseDraw:
                     verdict = self._by_hosts(int(hosts[place]), slots[place], url)
                 if judgement is not _GO and verdict is _ALLOWED:
                     verdict = judgement, self._tables.robots.authority(authority_of(url)), 0
+            if verdict is _ALLOWED and paid:
+                verdict = self._by_payment(int(queues[place]), classes[place], url)
             if verdict is _ALLOWED and place in suspects:
                 verdict = self._by_traps(int(queues[place]), slots[place], classes[place], url, suspects[place])
             if verdict is not _ALLOWED:
                 out[place], plain = verdict, False
                 self.refusals -= 1
         return None if plain else out
+
+    def _by_payment(self, queue: int, before: int, url: str) -> _Verdict:
+        """Judges a page by the last answers under the first part of its path."""
+        if self._traps.payments.is_closed(url):
+            return RobotsVerdict.PAYMENT, None, 0
+        # As with a trap, it returns only if its queue has other pages of a better class.
+        falls = before and 0 < self._class_of(queue) < EMPTY and self._traps.payments.is_doubtful(url)
+        return (RobotsVerdict.LOWER, None, 0) if falls else _ALLOWED
 
     def _by_robots(self, hosts: _Places, cards: Cards, spent: _Mask | None) -> tuple[list[RobotsVerdict], list[int]]:
         """Returns the verdicts of robots rules on cards whose hosts are not spent, and their costs in addition to a
@@ -567,6 +579,8 @@ class LeaseDraw:
             rule = RULES[number - 1]
             draft.move(record, PARKED, Reason.TRAP, error=rule)
             draft.tally(f"trap.{rule}", 1)
+        elif judgement is RobotsVerdict.PAYMENT:
+            draft.move(record, PARKED, Reason.PAYMENT, error=PAYMENT)
         else:
             draft.move(record, PARKED, Reason.BUDGET)
         draft.record(record, QUEUED)

@@ -25,6 +25,7 @@ from outrider.frontier.verbs.deciding import Core, Part
 from outrider.frontier.verbs.discovering import Discovering
 from outrider.frontier.verbs.leasing import Leasing
 from outrider.frontier.verbs.operations import Operations
+from outrider.frontier.verbs.paying import ERROR as PAYMENT
 from outrider.frontier.verbs.robots_files import RobotsFiles
 from outrider.frontier.verbs.single_urls import SingleUrls, text_of
 from outrider.frontier.verbs.statuses import host_counts, host_statuses, queue_status, reason_text, status_of
@@ -186,8 +187,8 @@ class Explaining(Part):
         return word, text, at
 
     def _parked(self, record: CardRecord, host: int, robots: str | None, now: Instant) -> str:
-        """Returns why a URL is parked as a trap, by its robots.txt or for a budget, in words; "" if it is not parked.
-        robots: the line of its robots.txt that decides."""
+        """Returns why a URL is parked as a trap, by its robots.txt, for a budget or for payment, in words; "" if it is
+        not. robots: the line of its robots.txt that decides."""
         if record.state == PARKED and record.reason == Reason.BUDGET:
             return f"it is parked: {self._core.budgets.parked(host)}"
         if record.state == PARKED and record.reason == Reason.TRAP:
@@ -195,6 +196,11 @@ class Explaining(Part):
             why = f": {trap}" if trap else ""
             what = "because its host may be a mirror" if rule == RULES[BY_MIRROR - 1] else "as a trap"
             return f"it is parked {what} ({rule}){why}; `outrider retry --error {rule}` queues it again"
+        if record.error and self.tables.registry.errors[record.error] == PAYMENT:
+            if record.state == PARKED:
+                why = self._traps.payments.explained(record.url)
+                return f"it is parked: {why}; `outrider retry --error payment` queues it again"
+            return f"it is gone: {self._traps.payments.explained(record.url)}" if record.state == GONE else ""
         if record.state == PARKED and self.tables.registry.errors[record.error] == "use":
             return "it is parked: its robots.txt refuses a use of --use; `outrider retry --error use` queues it again"
         if record.state == PARKED and record.reason == Reason.ROBOTS:
@@ -338,7 +344,7 @@ class Explaining(Part):
         if held := self._core.budgets.held():
             return "limit", held, None
         if queue.paused and host.not_welcome is not None:
-            text = f"{host.name} is parked because it blocks crawlers: {host.not_welcome}"
+            text = f"{host.name} is parked because {host.not_welcome}"
             return "not_welcome", f"{text}; `outrider host DIR {host.name} resume` continues it", None
         if queue.paused:
             return "paused", "its queue or crawl is paused", None

@@ -56,6 +56,7 @@ from outrider.frontier.verbs.deciding import Core, Part, bounded
 from outrider.frontier.verbs.discovering import Discovering, origins_of
 from outrider.frontier.verbs.draft import Draft
 from outrider.frontier.verbs.outcome_columns import OutcomeColumns
+from outrider.frontier.verbs.paying import PAYMENT_REQUIRED
 from outrider.frontier.verbs.report_pieces import ByRow
 from outrider.frontier.verbs.revisited_files import RevisitedFiles
 from outrider.frontier.verbs.revisiting import OWN_PLACES
@@ -99,6 +100,7 @@ _OF_STATUSES = np.full(HTTP_STATUS_MAX + 1, BlockSignal.NEUTRAL, np.uint8)
 """The sign of an answer, by its HTTP status."""
 _OF_STATUSES[200:500] = HEALTHY
 _OF_STATUSES[403] = BlockSignal.WALL
+_OF_STATUSES[PAYMENT_REQUIRED] = BlockSignal.PAYMENT
 _PHASES = np.uint64((1 << 50) - 1)  # the windows of a Crawl-delay begin at another instant for each host
 
 
@@ -179,7 +181,7 @@ class Settling(Part):
         rows = len(outcomes)
         # A URL that was fetched without a new text needs only its head.
         bodies = bodies or self._traps.counts_returns or outcomes.needs_bodies() or bool(tables.urls.requeued)
-        bodies = bodies or self._core.revisits.plan is not None
+        bodies = bodies or self._core.revisits.plan is not None or self._traps.payments.concern(outcomes)
         leases = self.tables.urls.by_token(tokens, bodies=bodies)
         if not bodies and (leases.cards.heads["flags"].any() or leases.cards.heads["fetched"].any()):
             leases = self.tables.urls.by_token(tokens)
@@ -370,7 +372,7 @@ class Settling(Part):
             answered=outcomes.answered if not requested else outcomes.answered & ends.ended,
             strained=_strained(outcomes, hosts, rested, ends.spared),
             first_byte=outcomes.first_byte_seconds,
-            signals=self._signals(ends, hosts, rested),
+            signals=self._signals(draft, ends, hosts, rested),
         )
         requests = requests if rows is None else requests.take(rows)
         some = hosts if rows is None else hosts[rows]
@@ -536,7 +538,7 @@ class Settling(Part):
         told = (after != before) & (is_silent(after) | (after >= PARKED_FROM))
         self.block_score.update(zip(hosts[at][told].tolist(), after[told].tolist(), strict=True))
 
-    def _signals(self, ends: Ends, hosts: Rows, rested: Flags) -> Signals:
+    def _signals(self, draft: Draft, ends: Ends, hosts: Rows, rested: Flags) -> Signals:
         """Returns the signs in these requests that hosts block crawlers."""
         outcomes = ends.outcomes
         statuses = outcomes.statuses
@@ -552,6 +554,8 @@ class Settling(Part):
             signals[self._count_bodies(ends, hosts, rested & (signals == HEALTHY))] = BlockSignal.SAME
         if outcomes.challenged is not None:
             signals[outcomes.challenged] = BlockSignal.CHALLENGE
+        if self._traps.payments.concern(outcomes):
+            self._traps.payments.hear(draft, outcomes, ends.leases, ends.ended, signals)
         self._traps.walls.hear(hosts, ends.leases.cards, signals)
         return signals
 

@@ -23,6 +23,7 @@ from outrider.frontier.state.url_table import (
     DONE,
     GONE,
     LEASED,
+    LEDGER_ALONE,
     NO_PRIORITY,
     PARKED,
     QUEUED,
@@ -37,6 +38,8 @@ from outrider.frontier.verbs.deciding import Core, Part
 from outrider.frontier.verbs.discovering import Discovering
 from outrider.frontier.verbs.draft import Draft
 from outrider.frontier.verbs.operations import Operations
+from outrider.frontier.verbs.paying import ERROR as PAYMENT
+from outrider.frontier.verbs.paying import Paying
 from outrider.journey import Link, State, UrlName, UrlNames, UrlPriorities, UrlStatus
 from outrider.kernels.card_layout import HEAD, Heads
 from outrider.limits import CALL_ROWS_MAX
@@ -50,9 +53,9 @@ Uint8s = npt.NDArray[np.uint8]
 class SingleUrls(Part):
     """The part of the machine that finds and moves single URLs."""
 
-    def __init__(self, core: Core, links: Discovering, operators: Operations) -> None:
+    def __init__(self, core: Core, links: Discovering, operators: Operations, payments: Paying) -> None:
         super().__init__(core)
-        self._links, self._operators = links, operators
+        self._links, self._operators, self._payments = links, operators, payments
 
     # -- finding ------------------------------------------------------------------------------------------------------
 
@@ -244,14 +247,14 @@ class SingleUrls(Part):
 
     def given_up_mask(self, heads: Heads, error: str | None) -> Flags:
         """Returns which of these are dead letters, of an error class if one is named. URLs that were parked by
-        robots.txt or a trap rule count only by that class, and all traps by "trap"."""
+        robots.txt, a trap rule or for payment count only by that class, and all traps by "trap"."""
         mask: Flags = heads["state"] == GONE
         if error is not None:
             number = self.tables.registry.error_numbers.get(error, -1)
             mask &= heads["error"] == number
             parked = heads["state"] == PARKED
             trapped = parked & (heads["reason"] == Reason.TRAP)
-            ruled = parked & ((heads["reason"] == Reason.ROBOTS) | trapped)
+            ruled = parked & np.isin(heads["reason"], LEDGER_ALONE)
             mask |= trapped if error == ANY_TRAP else ruled & (heads["error"] == number)
         return mask
 
@@ -273,6 +276,8 @@ class SingleUrls(Part):
         heads["due"] = now
         draft = self._core.draft(now)
         draft.heads(some.with_heads(heads), np.zeros(len(some), np.uint64), old)
+        if error == PAYMENT:
+            self._payments.open_again(draft, some.urls())
         self._core.commit(draft)
         return len(some)
 

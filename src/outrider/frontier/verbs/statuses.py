@@ -32,6 +32,7 @@ from outrider.journey import (
     WorkerStatus,
 )
 from outrider.kernels.card_layout import Heads
+from outrider.limits import PAYMENT_HOSTS_SHOWN
 from outrider.robots import Rules
 from outrider.url import host_of
 from outrider.url.keys import key_of_name
@@ -120,6 +121,8 @@ def statistics(
         **{name: tallies.get(name, 0) for name in _TALLIES},
         "errors": {name[6:]: count for name, count in tallies.items() if name.startswith("error.")},
         "traps": {name[5:]: count for name, count in tallies.items() if name.startswith("trap.")},
+        "payments": {name: tallies.get(f"payment.{name}", 0) for name in ("answers", "charged")}
+        | {"hosts": tables.urls.payments.latest_hosts(PAYMENT_HOSTS_SHOWN)},
         "memory": {"limit": memory_bytes, "parts": parts, "bytes": sum(parts.values())},
         "structures": {
             "seen": seen,
@@ -252,6 +255,7 @@ def status_of_host(
             for crawl, rule in queues
         ),
         not_welcome=text_of(int(cells["block_score"])),
+        payment=tables.urls.payments.of_host(named[0]),
         robots=robots,
         blocked_until=blocked_until if blocked_until > now else None,
     )

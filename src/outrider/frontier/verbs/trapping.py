@@ -42,6 +42,7 @@ from outrider.frontier.verbs.gates import FIRST
 from outrider.frontier.verbs.host_sizes import HostSizes
 from outrider.frontier.verbs.host_trials import HostTrials
 from outrider.frontier.verbs.outcome_columns import OutcomeColumns
+from outrider.frontier.verbs.paying import Paying
 from outrider.journey import Code, is_own_fault
 from outrider.kernels.card_layout import Heads
 from outrider.kernels.shapes import MAY_HAVE_MONTH, MAY_HAVE_SESSION
@@ -96,6 +97,7 @@ class Trapping(Part):
         quantile = self.settings.traps.host_quantile if self.settings.traps is not None else None
         self._sizes = HostSizes(self.tables.returns, self.tables.fingerprint_key, quantile)
         self.walls = Forbidden(self.tables)
+        self.payments = Paying(core)
         self.trials = HostTrials(self.tables)
         self._only_ways: set[tuple[int, int]] = set()  # one of each possible mirror in a call
         self._has_poor_hosts = False  # whether any domain was found poor in this run: most crawls meet no such domain
