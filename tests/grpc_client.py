@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import itertools
 import socket
+import threading
 import time
 from collections.abc import Iterator
 
 import grpc
 
 from outrider import Frontier
-from outrider.service.access import Listening, TokenRoles
+from outrider.engine import AsyncFrontier
+from outrider.engine.protobuf import Protocol
+from outrider.service.access import Listening, ServerNames, TokenRoles
 from outrider.service.audit import Audit
+from outrider.service.frontier_calls import FrontierCalls
 from outrider.service.grpc_server import GrpcServer
-from outrider.service.protocol import Protocol
+from outrider.service.service_state import ServiceState
 
 PROTOCOL = Protocol.of("urlfrontier")
 SECONDS = 20
@@ -109,20 +114,50 @@ def known(url, date, crawl="", key="", id="", **metadata):  # noqa: A002 - as th
     return {"known": {"info": info(url, crawl, key, **metadata), "refetchable_from_date": date}, "ID": id}
 
 
+class Address(str):
+    """The address of a server, with its state."""
+
+    def __new__(cls, text, state):
+        made = super().__new__(cls, text)
+        made.state = state
+        return made
+
+
 @contextlib.contextmanager
-def serving(frontier=None, *, roles=None, directory=None, certificate=None, key=None) -> Iterator[str]:
-    """The address of a server in this process."""
+def serving(
+    frontier=None, *, roles=None, directory=None, certificate=None, key=None, port=0, frontier_calls=True
+) -> Iterator[Address]:
+    """The address of a server in this process. frontier_calls: whether it has `outrider.v1.Frontier`."""
     own = frontier or Frontier.memory(robots="caller")
-    listener = socket.create_server(("127.0.0.1", 0))
+    listener = socket.create_server(("127.0.0.1", port))
     at = Listening("127.0.0.1", listener.getsockname()[1], certificate, key)
     audit = Audit(str(directory)) if directory is not None else None
-    server = GrpcServer(own, at, listener, roles or TokenRoles(), audit)
-    server.start()
+    tokens = roles or TokenRoles()
+    state = ServiceState(AsyncFrontier(own), hosts=ServerNames(True), tokens=tokens, audit=audit)
+    server = GrpcServer(own, at, listener, tokens, audit, FrontierCalls(state) if frontier_calls else None)
+    with running_loop() as loop:
+        server.start(loop)
+        try:
+            yield Address(server.address, state)
+        finally:
+            loop.call_soon_threadsafe(state.closing.set)
+            server.close()
+            state.frontier._pool.shutdown(wait=True)
+            if audit is not None:
+                audit.close()
+            if frontier is None:
+                own.close()
+
+
+@contextlib.contextmanager
+def running_loop() -> Iterator[asyncio.AbstractEventLoop]:
+    """A loop in a thread of its own."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
     try:
-        yield server.address
+        yield loop
     finally:
-        server.close()
-        if audit is not None:
-            audit.close()
-        if frontier is None:
-            own.close()
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()

@@ -1,8 +1,9 @@
-"""One suite for every frontier that a program may use: in this process, awaited, and of a server over HTTP."""
+"""One suite for every frontier that a program may use: in this process, awaited, and of a server over HTTP or gRPC."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import http.client
 import itertools
 import json
@@ -15,9 +16,11 @@ from urllib.parse import quote, unquote, urlsplit
 import msgspec
 import pytest
 
+from grpc_client import serving
 from limiting import set_limits
 from outrider import Frontier, Link
 from outrider.engine import AsyncFrontier
+from outrider.engine.grpc_requests import GrpcConnection
 from outrider.engine.http_requests import Connections, RepeatedRequests, SentRequest, ServerAnswer, parsed
 from outrider.engine.remote import RemoteFrontier
 from outrider.errors import ClosedError, InvalidUrlError, SettingsError, UnreachableError
@@ -87,13 +90,19 @@ class World:
             robots=robots,
             settings={"delay": 1, "delay_factor": 0, "user_agent": "tester", **settings},
         )
-        self.wire = Wire(self.behind)
+        self.ending = contextlib.ExitStack()
         if kind == "embedded":
             self.face = self.behind
             return
+        if kind == "grpc":
+            address = f"grpc://{self.ending.enter_context(serving(self.behind))}"
+            self.wire = GrpcConnection(address)
+            self.ending.callback(self.wire.close)
+        else:
+            address, self.wire = "http://127.0.0.1:7070", Wire(self.behind)
         keys = itertools.count()
         remote = RepeatedRequests(
-            "http://127.0.0.1:7070",
+            address,
             self.wire,
             chance=lambda: 0.0,
             key_bytes=lambda length: next(keys).to_bytes(length, "big"),
@@ -107,9 +116,11 @@ class World:
         self.now += round(seconds * 1_000_000)
 
 
-@pytest.fixture(params=["embedded", "remote"])
+@pytest.fixture(params=["embedded", "remote", "grpc"])
 def world(request):
-    return World(request.param)
+    world = World(request.param)
+    with world.ending:
+        yield world
 
 
 def test_discover_returns_a_code_for_each_link_of_any_accepted_type(world):

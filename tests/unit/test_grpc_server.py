@@ -15,12 +15,12 @@ from prometheus_client.registry import Collector, CollectorRegistry
 
 from grpc_client import Client, discovered, info, known, serving
 from outrider import Frontier, Link
+from outrider.engine.protobuf import MalformedMessageError, Protocol
 from outrider.errors import SettingsError
 from outrider.service.access import Listening, TokenRoles
 from outrider.service.grpc_calls import ROLES
 from outrider.service.grpc_server import GrpcServer, check_native
 from outrider.service.metrics import _of_urlfrontier
-from outrider.service.protocol import MalformedMessageError, Protocol
 
 OK, SKIPPED, FAIL = 0, 1, 2
 LATER = 4_000_000_000

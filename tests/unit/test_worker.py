@@ -22,6 +22,8 @@ from outrider.crawl.setup.options import CrawlOptions
 from outrider.engine import AsyncFrontier
 from outrider.errors import ForeignStoreError, SettingsError, UnreachableError
 from outrider.service.access import Listening, ServerNames, TokenRoles
+from outrider.service.frontier_calls import FrontierCalls
+from outrider.service.grpc_server import GrpcServer
 from outrider.service.http_server import bound, listened_at, server_of
 from outrider.service.service_state import ServiceState
 from unit.test_crawl_loop import HOSTS, SEEDS, Names, Site, until
@@ -30,13 +32,16 @@ from unit.test_crawl_loop import HOSTS, SEEDS, Names, Site, until
 class House:
     """A served frontier, and workers with directories of their own."""
 
-    def __init__(self, directory, *, tokens=None, certificate=None, key=None, **settings):
+    def __init__(self, directory, *, tokens=None, certificate=None, key=None, grpc=False, **settings):
+        """grpc: whether workers use gRPC."""
         self.directory = directory
         self.frontier = Frontier.memory(robots="errands", settings={"delay": 0, "delay_factor": 0, **settings})
         listening = Listening("127.0.0.1", 0, certificate, key)
         self._listener = bound(listening)
         self._at = listened_at(listening, self._listener)
         self._tokens = tokens or TokenRoles()
+        self._grpc_listener = bound(listening, "--grpc") if grpc else None
+        self._grpc_at = listened_at(listening, self._grpc_listener) if grpc else None
         self._begun = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()))
         self._thread.start()
@@ -50,13 +55,22 @@ class House:
         )
         self._server = server_of(self._desk, self._at)
         self._server.config.load()
+        grpc = None
+        if self._grpc_at is not None:
+            calls = FrontierCalls(self._desk)
+            grpc = GrpcServer(self.frontier, self._grpc_at, self._grpc_listener, self._tokens, None, calls)
+            grpc.start(self._loop)
         self._begun.set()
         await self._server.serve([self._listener])
+        if grpc is not None:
+            await asyncio.to_thread(grpc.close)
         self._desk.frontier._pool.shutdown(wait=True)
 
     @property
     def address(self):
-        return self._at.url
+        if self._grpc_at is None:
+            return self._at.url
+        return self._grpc_at.url.replace("http", "grpc")
 
     def close(self):
         def end():
@@ -115,8 +129,9 @@ def house(tmp_path, monkeypatch):
         one.close()
 
 
-def test_a_worker_ends_with_0_when_the_frontier_has_no_work_left(house):
-    served = house()
+@pytest.mark.parametrize("grpc", [False, True], ids=["http", "grpc"])
+def test_a_worker_ends_with_0_when_the_frontier_has_no_work_left(house, grpc):
+    served = house(grpc=grpc)
     done = served.run(served.worker())
     assert (0, 32, 0) == (done.exit_code, done.accepted, done.late)
     assert (32, 32) == (len({page["url"] for page in served.pages()}), len(served.pages()))
@@ -328,7 +343,8 @@ def test_a_worker_that_stays_waits_for_more_work(house):
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="the certificate is made by openssl")
-def test_a_worker_sends_its_token_over_tls_and_needs_the_role(house, tmp_path):
+@pytest.mark.parametrize("grpc", [False, True], ids=["http", "grpc"])
+def test_a_worker_sends_its_token_over_tls_and_needs_the_role(house, tmp_path, grpc):
     certificate, key = str(tmp_path / "cert.pem"), str(tmp_path / "key.pem")
     subprocess.run(
         ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", key,
@@ -338,7 +354,7 @@ def test_a_worker_sends_its_token_over_tls_and_needs_the_role(house, tmp_path):
     file = tmp_path / "tokens"
     file.write_text("read readreadreadread\nwork workworkworkwork\n")
     file.chmod(0o600)
-    served = house(tokens=TokenRoles.read(str(file)), certificate=certificate, key=key)
+    served = house(tokens=TokenRoles.read(str(file)), certificate=certificate, key=key, grpc=grpc)
     for token, words in (
         (None, "Authorization"),
         ("nobodynobodynobody", "is not in the file of tokens"),

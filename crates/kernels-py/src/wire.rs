@@ -4,7 +4,7 @@ use std::net::TcpListener;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
-use outrider_wire::{write_field, Chunk, Items, Kind, Server, Settings, Taken};
+use outrider_wire::{write_field, Chunk, Items, Kind, Server, Settings, Status, Taken};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
@@ -161,14 +161,13 @@ fn write_metadata(out: &mut Vec<u8>, number: u32, metadata: &Bound<'_, PyDict>) 
 #[pymethods]
 impl WireServer {
     #[new]
-    #[pyo3(signature = (descriptor, methods, *, certificate, key, message_bytes_max, streams_max, connections_max))]
-    #[allow(clippy::too_many_arguments, unsafe_code)]
+    #[pyo3(signature = (descriptor, methods, *, certificate, key, streams_max, connections_max))]
+    #[allow(unsafe_code)]
     fn new(
         descriptor: RawFd,
-        methods: Vec<(String, u8)>,
+        methods: Vec<(String, u8, usize)>,
         certificate: Option<PyBackedBytes>,
         key: Option<PyBackedBytes>,
-        message_bytes_max: usize,
         streams_max: u32,
         connections_max: usize,
     ) -> PyResult<Self> {
@@ -180,7 +179,7 @@ impl WireServer {
         };
         let methods = methods
             .into_iter()
-            .map(|(path, one)| Ok((path, kind(one)?)))
+            .map(|(path, one, most)| Ok((path, kind(one)?, most)))
             .collect::<PyResult<_>>()?;
         if descriptor < 0 {
             return Err(PyValueError::new_err(format!("{descriptor} is no descriptor")));
@@ -191,7 +190,7 @@ impl WireServer {
             (Some(certificate), Some(key)) => Some((certificate.to_vec(), key.to_vec())),
             _ => None,
         };
-        let settings = Settings { methods, tls, message_bytes_max, streams_max, connections_max };
+        let settings = Settings { methods, tls, streams_max, connections_max };
         let server =
             Server::start(TcpListener::from(owned), settings).map_err(PyRuntimeError::new_err)?;
         Ok(Self { server })
@@ -237,8 +236,9 @@ impl WireServer {
         Ok(self.server.send(stream, Chunk::of(messages.iter().map(Vec::as_slice))))
     }
 
-    fn finish(&self, stream: u64, code: u32, message: String) {
-        self.server.finish(stream, code, message);
+    #[pyo3(signature = (stream, code, message, problem = String::new()))]
+    fn finish(&self, stream: u64, code: u32, message: String, problem: String) {
+        self.server.finish(stream, Status { code, message, problem });
     }
 
     fn wake(&self) {

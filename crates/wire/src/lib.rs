@@ -9,4 +9,5 @@ mod stream;
 
 pub use protobuf::{write_field, write_number, write_varint, Items};
 pub use server::{Event, Kind, Server, Settings, Taken};
+pub use status::Status;
 pub use stream::Chunk;

@@ -18,6 +18,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::connection;
 use crate::protobuf::Items;
+use crate::status::Status;
 use crate::stream::{Chunk, Stream};
 
 /// The limit of the bytes that wait for the caller. Above it, no call reads more messages.
@@ -38,12 +39,10 @@ pub enum Kind {
 
 /// What a server is made of.
 pub struct Settings {
-    /// The paths of its calls, and how their messages are given.
-    pub methods: Vec<(String, Kind)>,
+    /// The paths of its calls, how their messages are given, and the largest message of each.
+    pub methods: Vec<(String, Kind, usize)>,
     /// Certificate chain and key in PEM; None for plain HTTP/2.
     pub tls: Option<(Vec<u8>, Vec<u8>)>,
-    /// The largest message.
-    pub message_bytes_max: usize,
     /// Calls at once of one connection.
     pub streams_max: u32,
     /// Connections at once.
@@ -116,7 +115,7 @@ struct Inbox {
 /// What the threads share.
 pub(crate) struct Shared {
     methods: HashMap<String, usize>,
-    kinds: Vec<Kind>,
+    kinds: Vec<(Kind, usize)>,
     inbox: Mutex<Inbox>,
     bell: Condvar,
     bytes: AtomicUsize,
@@ -125,7 +124,6 @@ pub(crate) struct Shared {
     last: AtomicU64,
     closing: watch::Sender<bool>,
     woken: AtomicBool,
-    pub(crate) message_bytes_max: usize,
     pub(crate) streams_max: u32,
 }
 
@@ -142,13 +140,17 @@ impl Shared {
         self.methods.get(path).copied()
     }
 
+    pub(crate) fn message_bytes_max(&self, method: usize) -> usize {
+        self.kinds[method].1
+    }
+
     pub(crate) fn next_id(&self) -> u64 {
         self.last.fetch_add(1, Ordering::SeqCst) + 1
     }
 
     pub(crate) fn open(&self, stream: &Arc<Stream>, event: Event) {
         let kind = match &event {
-            Event::Opened { method, .. } => self.kinds[*method],
+            Event::Opened { method, .. } => self.kinds[*method].0,
             _ => Kind::Raw,
         };
         self.streams().insert(stream.id, (Arc::clone(stream), kind));
@@ -218,7 +220,7 @@ impl Server {
                 .enumerate()
                 .map(|(place, one)| (one.0.clone(), place))
                 .collect(),
-            kinds: settings.methods.iter().map(|one| one.1).collect(),
+            kinds: settings.methods.iter().map(|one| (one.1, one.2)).collect(),
             inbox: Mutex::default(),
             bell: Condvar::new(),
             bytes: AtomicUsize::new(0),
@@ -227,7 +229,6 @@ impl Server {
             last: AtomicU64::new(0),
             closing: watch::channel(false).0,
             woken: AtomicBool::new(false),
-            message_bytes_max: settings.message_bytes_max,
             streams_max: settings.streams_max,
         });
         listener.set_nonblocking(true).map_err(|error| error.to_string())?;
@@ -326,9 +327,9 @@ impl Server {
     }
 
     /// Ends a call with a status, after its answers.
-    pub fn finish(&self, stream: u64, code: u32, message: String) {
+    pub fn finish(&self, stream: u64, status: Status) {
         if let Some(one) = self.stream(stream) {
-            one.finish(code, message);
+            one.finish(status);
         }
     }
 

@@ -5,6 +5,22 @@ pub(crate) const RESOURCE_EXHAUSTED: u32 = 8;
 pub(crate) const UNIMPLEMENTED: u32 = 12;
 pub(crate) const INTERNAL: u32 = 13;
 
+/// How a call ends.
+pub struct Status {
+    /// The code of gRPC.
+    pub code: u32,
+    /// The reason, for people.
+    pub message: String,
+    /// The reason as a document in base64, which is the trailer `outrider-problem-bin`; empty without one.
+    pub problem: String,
+}
+
+impl Status {
+    pub(crate) fn of(code: u32, message: impl Into<String>) -> Self {
+        Self { code, message: message.into(), problem: String::new() }
+    }
+}
+
 /// Longer messages are cut: a header block must fit into one frame.
 const MESSAGE_BYTES_MAX: usize = 2_000;
 

@@ -13,7 +13,7 @@ use http::{HeaderMap, HeaderValue, Request, Response};
 use tokio::sync::Notify;
 
 use crate::server::{Event, Shared};
-use crate::status::{encoded, timeout, INTERNAL, RESOURCE_EXHAUSTED, UNIMPLEMENTED};
+use crate::status::{encoded, timeout, Status, INTERNAL, RESOURCE_EXHAUSTED, UNIMPLEMENTED};
 
 /// A call whose unanswered messages, or unsent answers, have so many bytes reads no further.
 pub(crate) const STREAM_BYTES_MAX: usize = 1 << 20;
@@ -44,7 +44,7 @@ impl Chunk {
 #[derive(Default)]
 struct Out {
     chunks: VecDeque<Chunk>,
-    end: Option<(u32, String)>,
+    end: Option<Status>,
 }
 
 /// The part of a call that the caller's thread and the task share.
@@ -89,8 +89,8 @@ impl Stream {
         unsent < ROOM_BYTES
     }
 
-    pub(crate) fn finish(&self, code: u32, message: String) {
-        self.out().end.get_or_insert((code, message));
+    pub(crate) fn finish(&self, status: Status) {
+        self.out().end.get_or_insert(status);
         self.told.notify_one();
     }
 
@@ -109,24 +109,33 @@ impl Stream {
 enum End {
     Finished,
     Gone,
-    Failed(u32, String),
+    Failed(Status),
 }
 
-fn trailers(code: u32, message: &str) -> HeaderMap {
+fn trailers(status: &Status) -> HeaderMap {
     let mut map = HeaderMap::new();
-    map.insert("grpc-status", HeaderValue::from(code));
-    if !message.is_empty() {
-        if let Ok(value) = HeaderValue::from_str(&encoded(message)) {
-            map.insert("grpc-message", value);
+    map.insert("grpc-status", HeaderValue::from(status.code));
+    for (name, value) in [
+        ("grpc-message", encoded(&status.message)),
+        ("outrider-problem-bin", status.problem.clone()),
+    ] {
+        if let Ok(value) = HeaderValue::from_str(&value) {
+            if !value.is_empty() {
+                map.insert(name, value);
+            }
         }
     }
     map
 }
 
+/// Headers that only proxies add.
+const OF_PROXIES: [&str; 6] =
+    ["forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip", "via"];
+
 /// Answers a call at once with a status, without a message.
 fn refuse(mut respond: SendResponse<Bytes>, code: u32, message: &str) {
     let mut response = Response::new(());
-    *response.headers_mut() = trailers(code, message);
+    *response.headers_mut() = trailers(&Status::of(code, message));
     response.headers_mut().insert("content-type", HeaderValue::from_static("application/grpc"));
     // A client that is gone needs no answer.
     let _ = respond.send_response(response, true);
@@ -171,6 +180,12 @@ pub(crate) async fn run(
     let Ok(mut send) = respond.send_response(response, false) else { return };
     let stream = Arc::new(Stream::new(shared.next_id()));
     let authorization = of("authorization").map(str::to_owned);
+    // The address of a proxy says nothing about the client.
+    let peer = if OF_PROXIES.iter().any(|name| head.headers.contains_key(*name)) {
+        "".into()
+    } else {
+        peer
+    };
     shared.open(&stream, Event::Opened { stream: stream.id, method, authorization, peer });
     let deadline = async {
         match ends {
@@ -179,7 +194,7 @@ pub(crate) async fn run(
         }
     };
     let end = tokio::select! {
-        end = read(&shared, &stream, &mut body) => end,
+        end = read(&shared, &stream, &mut body, shared.message_bytes_max(method)) => end,
         end = write(&shared, &stream, &mut send) => end,
         () = deadline => End::Gone,
     };
@@ -187,15 +202,20 @@ pub(crate) async fn run(
     match end {
         End::Finished => return,
         End::Gone => send.send_reset(Reason::CANCEL),
-        End::Failed(code, message) => {
-            let _ = send.send_trailers(trailers(code, &message));
+        End::Failed(status) => {
+            let _ = send.send_trailers(trailers(&status));
         }
     }
     shared.push(Event::Gone { stream: stream.id, sent: stream.sent.load(Ordering::SeqCst) });
 }
 
 /// Reads messages until the client has sent all; then it waits for ever. Returns if the call cannot continue.
-async fn read(shared: &Arc<Shared>, stream: &Arc<Stream>, body: &mut RecvStream) -> End {
+async fn read(
+    shared: &Arc<Shared>,
+    stream: &Arc<Stream>,
+    body: &mut RecvStream,
+    message_bytes_max: usize,
+) -> End {
     let mut buffer = BytesMut::new();
     loop {
         shared.has_room().await;
@@ -217,13 +237,14 @@ async fn read(shared: &Arc<Shared>, stream: &Arc<Stream>, body: &mut RecvStream)
         while buffer.len() >= 5 {
             let size = u32::from_be_bytes([buffer[1], buffer[2], buffer[3], buffer[4]]) as usize;
             if buffer[0] != 0 {
-                return End::Failed(UNIMPLEMENTED, "compressed messages are not accepted".into());
+                let text = "compressed messages are not accepted";
+                return End::Failed(Status::of(UNIMPLEMENTED, text));
             }
-            if size > shared.message_bytes_max {
-                let most = shared.message_bytes_max;
-                let text =
-                    format!("a message of {size} bytes is larger than {most}; send smaller ones");
-                return End::Failed(RESOURCE_EXHAUSTED, text);
+            if size > message_bytes_max {
+                let text = format!(
+                    "a message of {size} bytes is larger than {message_bytes_max}; send smaller ones"
+                );
+                return End::Failed(Status::of(RESOURCE_EXHAUSTED, text));
             }
             if buffer.len() < size + 5 {
                 break;
@@ -235,7 +256,7 @@ async fn read(shared: &Arc<Shared>, stream: &Arc<Stream>, body: &mut RecvStream)
         }
     }
     if !buffer.is_empty() {
-        return End::Failed(INTERNAL, "the last message is not complete".into());
+        return End::Failed(Status::of(INTERNAL, "the last message is not complete"));
     }
     shared.push(Event::Ended { stream: stream.id });
     std::future::pending().await
@@ -250,8 +271,8 @@ async fn write(shared: &Arc<Shared>, stream: &Arc<Stream>, send: &mut SendStream
             let end = if chunk.is_none() { out.end.take() } else { None };
             (chunk, end)
         };
-        if let Some((code, message)) = end {
-            let sent = send.send_trailers(trailers(code, &message));
+        if let Some(status) = end {
+            let sent = send.send_trailers(trailers(&status));
             return if sent.is_ok() { End::Finished } else { End::Gone };
         }
         let Some(Chunk { octets, messages }) = chunk else {

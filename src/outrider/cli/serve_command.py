@@ -197,10 +197,11 @@ def serve(
     at = None if alone else listening(http, tls_cert, tls_key, tokens)
     grpc_at = None
     if grpc is not None:
-        from outrider.service.grpc_server import PORT, check_native
+        from outrider.engine.http_requests import GRPC_PORT
+        from outrider.service.grpc_server import check_native
 
         check_native()
-        grpc_at = listening(grpc, tls_cert, tls_key, tokens, flag="--grpc", default_port=PORT)
+        grpc_at = listening(grpc, tls_cert, tls_key, tokens, flag="--grpc", default_port=GRPC_PORT)
     if at is None and collector is not None:
         raise SettingsError("--otlp needs --http; add --http HOST:PORT")
     roles = TokenRoles.read(tokens)

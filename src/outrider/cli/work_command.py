@@ -12,6 +12,7 @@ from outrider.cli.server_access import token_of
 from outrider.cli.settings import setting_options, typed_flags
 from outrider.crawl.output.summary import counted
 from outrider.crawl.output.terminal import say
+from outrider.engine.http_requests import is_encrypted
 from outrider.errors import SettingsError
 
 
@@ -36,7 +37,7 @@ from outrider.errors import SettingsError
 def work(
     address: str, token_file: str | None, worker: str | None, stay: bool, patience: float | None, **flags: Any
 ) -> int:
-    """Crawl as a worker of the server at ADDRESS (http://HOST:PORT).
+    """Crawl as a worker of the server at ADDRESS (http://HOST:PORT or grpc://HOST:PORT).
 
     The pages are written to the directory of this worker. `outrider export DIR… --what pages` merges the pages of all
     workers. After a kill, run the same command again.
@@ -54,7 +55,7 @@ def work(
     server = Server(
         address,
         token_of(token_file),
-        str(options["ca"]) if address.startswith("https://") and "ca" in options else None,
+        str(options["ca"]) if is_encrypted(address) and "ca" in options else None,
         worker,
         stay,
         PATIENCE_SECONDS if patience is None else patience,

@@ -43,6 +43,10 @@ from outrider.limits import (
 )
 
 API: Final = "/api/v1"
+GRPC_PORT: Final = 7071
+_ENCRYPTED: Final = {"http": "https", "grpc": "grpcs"}
+"""The scheme with TLS, by the one without."""
+_PORTS: Final = {"http": 80, "https": 443, "grpc": GRPC_PORT, "grpcs": GRPC_PORT}
 _PASSING: Final = frozenset({408, 429, 500, 502, 503, 504})
 _SILENCE = (OSError, http.client.HTTPException)
 Given = TypeVar("Given")
@@ -87,20 +91,34 @@ class OneTry(Protocol):
     def __call__(self, sent: SentRequest) -> ServerAnswer: ...
 
 
+class Transport(OneTry, Protocol):
+    """The way to one server."""
+
+    def cut(self) -> None:
+        """Ends the requests that wait for their answers, and all later ones."""
+
+    def close(self) -> None:
+        """Closes what is open."""
+
+
+def transport_to(address: str, *, token: str | None = None, ca: str | None = None) -> Transport:
+    """Returns the way to the server at an address of any scheme. Raises SettingsError."""
+    if parsed(address).scheme in ("grpc", "grpcs"):
+        from outrider.engine.grpc_requests import GrpcConnection
+
+        return GrpcConnection(address, token=token, ca=ca)
+    return Connections(address, token=token, ca=ca)
+
+
 class Connections:
     """Kept connections to one server; any thread may use them."""
 
     def __init__(self, address: str, *, token: str | None = None, ca: str | None = None) -> None:
         """Raises SettingsError for an invalid address, and for a token that would be sent unencrypted."""
-        self.scheme, self.host, self.port = parsed(address)
-        if self.scheme == "http" and token is not None and not _loopback(self.host):
-            raise SettingsError(f"{address}: the token would be sent unencrypted; use https://")
-        if token is not None and not (token.isascii() and token.isprintable() and " " not in token and token):
-            raise SettingsError("token: use printable characters without a space")
-        if ca is not None and self.scheme != "https":
-            raise SettingsError(f"ca needs TLS, and {address} has none; use https://")
+        access = checked_access(address, token=token, ca=ca)
+        self.host, self.port = access.host, access.port
         self._context: ssl.SSLContext | None = None
-        if self.scheme == "https":
+        if access.encrypted:
             try:
                 self._context = ssl.create_default_context(cafile=ca)
             except (OSError, ssl.SSLError) as error:
@@ -189,24 +207,58 @@ class Connections:
             one.close()
 
 
-def parsed(address: str) -> tuple[str, str, int]:
-    """Scheme, host and port of a server's address. Raises SettingsError."""
-    way_out = "use http://HOST:PORT or https://HOST:PORT"
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A server's address."""
+
+    scheme: str
+    host: str
+    port: int
+
+    @property
+    def encrypted(self) -> bool:
+        """Whether requests travel over TLS."""
+        return self.scheme in _ENCRYPTED.values()
+
+
+def checked_access(address: str, *, token: str | None, ca: str | None) -> Address:
+    """The parts of an address. Raises SettingsError for a token that would be sent unencrypted, and for certificates
+    without TLS."""
+    found = parsed(address)
+    if not found.encrypted:
+        way_out = f"use {_ENCRYPTED[found.scheme]}://"
+        if token is not None and not _loopback(found.host):
+            raise SettingsError(f"{address}: the token would be sent unencrypted; {way_out}")
+        if ca is not None:
+            raise SettingsError(f"ca needs TLS, and {address} has none; {way_out}")
+    if token is not None and not (token.isascii() and token.isprintable() and " " not in token and token):
+        raise SettingsError("token: use printable characters without a space")
+    return found
+
+
+def parsed(address: str) -> Address:
+    """The parts of a server's address. Raises SettingsError."""
+    way_out = "use http://HOST:PORT, https://HOST:PORT, grpc://HOST:PORT or grpcs://HOST:PORT"
     try:
         parts = urlsplit(address)
         port = parts.port
     except ValueError:
         raise SettingsError(f"address {shown(address)}: {way_out}") from None
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.path not in ("", "/") or parts.query:
+    if parts.scheme not in _PORTS or not parts.hostname or parts.path not in ("", "/") or parts.query:
         raise SettingsError(f"address {shown(address)}: {way_out}")
     if parts.username is not None:
         raise SettingsError(f"address of {parts.hostname}: pass the token separately, not in the address")
-    return parts.scheme, parts.hostname, port or (443 if parts.scheme == "https" else 80)
+    return Address(parts.scheme, parts.hostname, port or _PORTS[parts.scheme])
 
 
 def is_address(text: str) -> bool:
     """Whether a word names a server rather than a directory."""
-    return text.startswith(("http://", "https://"))
+    return text.startswith(tuple(f"{scheme}://" for scheme in _PORTS))
+
+
+def is_encrypted(text: str) -> bool:
+    """Whether a word is the address of a server with TLS."""
+    return text.startswith(tuple(f"{scheme}://" for scheme in _ENCRYPTED.values()))
 
 
 def is_on_loopback(address: str) -> bool:

@@ -1,4 +1,4 @@
-"""A frontier elsewhere: the same verbs as `Frontier`, from a server (`outrider serve`) over HTTP.
+"""A frontier elsewhere: the same verbs as `Frontier`, from a server (`outrider serve`) over HTTP or gRPC.
 
 Instants are those of the server's clock. A call returns when the server has answered. An interrupted call is repeated
 with its key, so that it takes effect once.
@@ -23,7 +23,7 @@ from outrider.engine import messages as m
 from outrider.engine.awaited import OpeningFrontier
 from outrider.engine.calls import row_after, takes_builtins
 from outrider.engine.derived import RemoteVerbs
-from outrider.engine.http_requests import Connections, RepeatedRequests, path_of
+from outrider.engine.http_requests import RepeatedRequests, path_of, transport_to
 from outrider.engine.owner import Frontier
 from outrider.engine.verbs import filled, like, served_of
 from outrider.errors import ClosedError, SettingsError
@@ -322,12 +322,11 @@ def connect(
     worker: str | None = None,
     patience_seconds: float = REMOTE_PATIENCE_SECONDS,
 ) -> RemoteFrontier:
-    """The frontier that a server at `http://HOST:PORT` or `https://HOST:PORT` has."""
-    connections = Connections(address, token=token, ca=ca)
-    remote = RepeatedRequests(
-        address, connections, patience_seconds=arguments.seconds("patience_seconds", patience_seconds)
-    )
-    return RemoteFrontier(remote, worker=worker, close=connections.close)
+    """The frontier of the server at an address: http, https, grpc or grpcs."""
+    patience = arguments.seconds("patience_seconds", patience_seconds)
+    transport = transport_to(address, token=token, ca=ca)
+    remote = RepeatedRequests(address, transport, patience_seconds=patience)
+    return RemoteFrontier(remote, worker=worker, close=transport.close)
 
 
 # -- to bodies and back ------------------------------------------------------------------------------------------------

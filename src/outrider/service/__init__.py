@@ -10,6 +10,7 @@ idempotency.py     Idempotency-Key: its owner and its request
 audit.py           DIR/audit.jsonl, a line for each order
 copying.py         records of all URLs, read piece by piece
 service_state.py   the state behind the answers: frontier, leases, rates, waiters
+documents.py       what requests over HTTP and gRPC share: access, documents, problems
 routes.py          one table of paths, and the functions that answer them
 app.py             from the table to an ASGI application
 openapi.py         from the table to a document
@@ -20,8 +21,8 @@ connection.py      one connection: the parser, absolute targets, time limits
 http_server.py     signals and the end
 grpc_server.py     the loop behind gRPC: all streams in turns
 grpc_calls.py      the calls of URLFrontier with one request
+frontier_calls.py  the calls of outrider.v1.Frontier: requests of REST with their documents
 grpc_status.py     errors as status codes of gRPC
-protocol.py        .proto files, and their messages as dicts
 crawl_server.py    the server of a crawl that fetches itself, on a thread of its own
 
 `engine/messages.py` has the types of questions and answers, which validate bodies and make the document.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import re
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
@@ -15,17 +13,12 @@ from starlette.responses import Response
 from starlette.routing import Match
 from starlette.routing import Route as Path
 
-from outrider.errors import OutriderError
-from outrider.fetch.addresses import parsed
-from outrider.limits import SERVICE_KEY_CHARACTERS_MAX
-from outrider.service.connection import CONNECTION
-from outrider.service.problems import MEDIA_TYPE, Problem, of_error
+from outrider.service.connection import CONNECTION, Connection
+from outrider.service.documents import checked_key, count, decoded, is_loopback, parameters, permitted, problem_of
+from outrider.service.problems import MEDIA_TYPE, Problem
 from outrider.service.routes import JSON, ROUTES, Ask, Route, Text, encode
 from outrider.service.service_state import ServiceState
 
-_LOG: Final = logging.getLogger("outrider.service")
-_EXACT: Final = 1 << 53  # floats are exact for whole numbers up to this one
-_KEY: Final = re.compile(rf"[!-~]{{1,{SERVICE_KEY_CHARACTERS_MAX}}}\Z")
 _SAFE: Final = {"x-content-type-options": "nosniff", "cache-control": "no-store"}
 _OF_PROXIES: Final = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip", "via")
 _STRAY: Final = "other"
@@ -71,7 +64,10 @@ def _endpoint(service_state: ServiceState, route: Route) -> Callable[[Request], 
         decoding = False
         try:
             headers = _headers(request)
-            who, query = _permitted(service_state, route, request, headers)
+            # The access is checked before the body is read.
+            service_state.hosts.check(headers)
+            who = permitted(service_state, route, headers.get("authorization"))
+            query = _query(route, request) if route.query is not None else None
             octets = await service_state.bodies.read(request.receive)
             if octets and decoder is not None:
                 await service_state.bodies.turn(len(octets))
@@ -79,15 +75,10 @@ def _endpoint(service_state: ServiceState, route: Route) -> Callable[[Request], 
             ask = _ask(route, decoder, request, headers, who, query, octets)
             found = await route.answer(service_state, ask)
             response = _written(found)
-        except Problem as problem:
-            response = _refused(problem)
-        except OutriderError as error:
-            response = _refused(of_error(error))
         except ClientDisconnect:
             response = Response(status_code=400)
-        except Exception as error:  # noqa: BLE001 - whatever else is a bug, told without its inside
-            _LOG.exception("%s %s", route.method, route.path)
-            response = _refused(Problem("bug", f"{type(error).__name__}; the server's standard error has more"))
+        except Exception as error:  # noqa: BLE001 - each error is an answer
+            response = _refused(problem_of(error, f"{route.method} {route.path}"))
         finally:
             if octets:
                 service_state.bodies.release(len(octets), decoded=decoding)
@@ -100,18 +91,6 @@ def _headers(request: Request) -> dict[str, str]:
     """Returns the headers by their names in lower case; of two with one name the first. One pass over them
     costs less than three look-ups of Starlette's."""
     return {name.decode("latin-1"): value.decode("latin-1") for name, value in reversed(request.scope["headers"])}
-
-
-def _permitted(service_state: ServiceState, route: Route, request: Request, headers: dict[str, str]) -> tuple[str, Any]:
-    """Checks the access before the body is read. Returns a name of the client, and the parameters."""
-    service_state.hosts.check(headers)
-    who = service_state.tokens.check(headers.get("authorization"), route.role) if route.role is not None else ""
-    if route.fetches and service_state.crawl is not None:
-        raise Problem(
-            "crawl-fetches",
-            "this crawl fetches by itself, without leases or results; after it has ended, use `outrider serve`",
-        )
-    return who, _query(route, request) if route.query is not None else None
 
 
 def _ask(
@@ -128,32 +107,26 @@ def _ask(
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         if octets and kind != JSON:
             raise Problem("media-type", f"Content-Type is {kind[:100]!r}: send {JSON}")
-        body = _decoded(decoder, octets or b"{}")
+        body = decoded(decoder, octets or b"{}")
 
     async def gone() -> None:
         while (await request.receive())["type"] != "http.disconnect":
             pass
 
-    connection = request.scope.get(CONNECTION)
-    key = _key(headers.get("idempotency-key")) if route.idempotent else None
-    return Ask(who, _is_local(request), query, body, dict(request.path_params), key, gone, connection)
-
-
-def _is_local(request: Request) -> bool:
-    """Whether a request arrived over loopback, and not through a proxy on this machine."""
-    client = request.client.host if request.client is not None else ""
-    address = parsed(client)
-    return address is not None and address.is_loopback and not any(name in request.headers for name in _OF_PROXIES)
-
-
-def _key(given: str | None) -> str | None:
-    """Returns an Idempotency-Key in the form of the document."""
-    if given is not None and not _KEY.match(given):
-        raise Problem(
-            "invalid-query",
-            f"Idempotency-Key {given[:50]!r}: use up to {SERVICE_KEY_CHARACTERS_MAX} letters, digits, signs of ASCII",
-        )
-    return given
+    connection: Connection | None = request.scope.get(CONNECTION)
+    key = checked_key(headers.get("idempotency-key")) if route.idempotent else None
+    peer = request.client.host if request.client is not None else ""
+    local = is_loopback(peer) and not any(name in headers for name in _OF_PROXIES)
+    return Ask(
+        who,
+        local,
+        query,
+        body,
+        dict(request.path_params),
+        key,
+        gone,
+        lambda: connection is not None and connection.lost,
+    )
 
 
 def _query(route: Route, request: Request) -> Any:
@@ -162,36 +135,7 @@ def _query(route: Route, request: Request) -> Any:
         if name in given:
             raise Problem("invalid-query", f"{name[:50]!r} appears twice")
         given[name] = value
-    try:
-        return msgspec.convert(given, route.query, strict=False)
-    except msgspec.ValidationError as error:
-        raise Problem("invalid-query", f"{error}; /openapi.json has the parameters") from None
-
-
-def _decoded(decoder: msgspec.json.Decoder[Any], octets: bytes | bytearray) -> Any:
-    try:
-        try:
-            return decoder.decode(octets)
-        except msgspec.ValidationError as error:
-            if "got `float`" not in str(error):
-                raise
-            # JSON has one kind of number: 60000.0 is as whole as 60000, and some clients write all numbers in this
-            # form.
-            return msgspec.convert(_whole(msgspec.json.decode(octets)), decoder.type)
-    except msgspec.ValidationError as error:
-        name = "too-many-rows" if "`array` of length <=" in str(error) else "invalid-body"
-        raise Problem(name, str(error)) from None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise Problem("malformed-body", str(error)[:200]) from None
-
-
-def _whole(value: Any) -> Any:
-    """Returns a value of JSON, whose whole numbers are ints."""
-    if isinstance(value, float):
-        return int(value) if value.is_integer() and abs(value) <= _EXACT else value
-    if isinstance(value, list):
-        return [_whole(one) for one in value]
-    return {name: _whole(one) for name, one in value.items()} if isinstance(value, dict) else value
+    return parameters(route, given)
 
 
 def _written(found: Any) -> Response:
@@ -206,6 +150,5 @@ def _refused(problem: Problem, more: dict[str, str] | None = None) -> Response:
 
 
 def _counted(service_state: ServiceState, path: str, response: Response) -> Response:
-    at = (path, response.status_code)
-    service_state.requests[at] = service_state.requests.get(at, 0) + 1
+    count(service_state, path, response.status_code)
     return response

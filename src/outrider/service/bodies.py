@@ -78,6 +78,14 @@ class Bodies:
                 self.held -= len(one.octets)
         return one.octets
 
+    def hold(self, octets: int) -> None:
+        """Counts a body that has arrived whole, until `release`. Raises Problem."""
+        if self.held + octets > SERVICE_BODIES_BYTES_MAX:
+            self._make_room(asyncio.get_running_loop().time())
+            if self.held + octets > SERVICE_BODIES_BYTES_MAX:
+                raise _full()
+        self.held += octets
+
     def _add(self, one: _Reading, piece: bytes, now: float) -> None:
         if one.broken:
             return

@@ -15,15 +15,16 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from outrider.engine.owner import Frontier
+from outrider.engine.protobuf import Protocol
 from outrider.engine.url_exchange import UrlExchange
 from outrider.errors import ClosedError, SettingsError, StoreError, StoreFullError
 from outrider.journey import Code, Kind, Lease, LeaseBatch, Link
-from outrider.limits import MICROSECONDS
+from outrider.limits import MICROSECONDS, SERVICE_BODY_BYTES_MAX
 from outrider.service.access import Listening, Role, TokenRoles
 from outrider.service.audit import Audit
 from outrider.service.grpc_calls import (
@@ -37,13 +38,12 @@ from outrider.service.grpc_calls import (
 )
 from outrider.service.grpc_status import GrpcError, GrpcStatus, status_of
 from outrider.service.problems import Problem
-from outrider.service.protocol import Protocol
 from outrider.service.server_errands import OWN_KINDS, ServerErrands
 
 if TYPE_CHECKING:
     from outrider._native import WireServer, WireTurn
+    from outrider.service.frontier_calls import FrontierCalls
 
-PORT: Final = 7071
 MESSAGE_BYTES_MAX: Final = 4 << 20
 STREAMS_MAX: Final = 4_096
 CONNECTIONS_MAX: Final = 4_096
@@ -53,6 +53,7 @@ LEASE_SECONDS_MAX: Final = 86_400
 PIECE_URLS: Final = 512
 """How many URLs are leased at once. More follow when these are on their way."""
 _TURN_SECONDS: Final = 0.5
+_ANSWERS_SECONDS_MAX: Final = 1.0
 _GATHER_SECONDS: Final = 0.004
 _GATHERED_ITEMS: Final = 512
 _OK, _SKIPPED, _FAIL = 0, 1, 2
@@ -78,21 +79,31 @@ class HandOut:
 
 @dataclass(slots=True)
 class OpenCall:
-    """An open call. who: the client, as audit.jsonl names it."""
+    """An open call. who: the client, as audit.jsonl names it. peer: its address; empty behind a proxy. gone: of a call
+    of `outrider.v1.Frontier`, set when the client is gone."""
 
     name: str
     who: str
     ended: bool = False
     answered: bool = False
     hand_out: HandOut | None = None
+    peer: str = ""
+    gone: asyncio.Event | None = None
 
 
 class GrpcServer:
     """Serves one frontier over gRPC, from `start` to `close`."""
 
     def __init__(
-        self, frontier: Frontier, listening: Listening, listener: socket.socket, roles: TokenRoles, audit: Audit | None
+        self,
+        frontier: Frontier,
+        listening: Listening,
+        listener: socket.socket,
+        roles: TokenRoles,
+        audit: Audit | None,
+        frontier_calls: FrontierCalls | None = None,
     ) -> None:
+        """frontier_calls: the calls of `outrider.v1.Frontier`, which are answered on the loop of `start`."""
         from outrider._native import WireServer  # only a native build has it
 
         self._exchange = UrlExchange(frontier)
@@ -100,14 +111,19 @@ class GrpcServer:
         self._calls = Calls(self._exchange, f"{listening.host}:{listening.port}")
         self._protocol = Protocol.of("urlfrontier")
         kinds = {"PutURLs": _ITEMS, "PutDiscovered": _BATCHES}
-        self._names = [*self._protocol.calls, "health"]
-        methods = [(call.path, kinds.get(name, _RAW)) for name, call in self._protocol.calls.items()]
+        self._frontier_calls = frontier_calls
+        paths = list(frontier_calls.calls) if frontier_calls is not None else []
+        self._names = [*self._protocol.calls, "health", *paths]
+        methods = [
+            *((call.path, kinds.get(name, _RAW), MESSAGE_BYTES_MAX) for name, call in self._protocol.calls.items()),
+            (HEALTH, _RAW, MESSAGE_BYTES_MAX),
+            *((path, _RAW, SERVICE_BODY_BYTES_MAX) for path in paths),
+        ]
         self._server: WireServer = WireServer(
             listener.detach(),
-            [*methods, (HEALTH, _RAW)],
+            methods,
             certificate=_octets_of(listening.certificate),
             key=_octets_of(listening.key),
-            message_bytes_max=MESSAGE_BYTES_MAX,
             streams_max=STREAMS_MAX,
             connections_max=CONNECTIONS_MAX,
         )
@@ -129,12 +145,15 @@ class GrpcServer:
         self._thread.start()
 
     def drain(self) -> None:
-        """Hands out nothing more, and tells clients to begin no more calls here."""
+        """Hands out nothing more. Results are accepted until `close`."""
         self._closing = True
-        self._server.drain()
 
     def close(self) -> None:
-        """Ends all calls."""
+        """Tells clients to begin no more calls here, answers those that are open for a second, and ends all calls."""
+        self._server.drain()
+        ends = time.monotonic() + _ANSWERS_SECONDS_MAX
+        while self._server.open() and time.monotonic() < ends:
+            time.sleep(0.01)
         self._stopped = True
         self._server.wake()
         self._thread.join()
@@ -162,8 +181,8 @@ class GrpcServer:
                 _LOG.exception("a turn of the gRPC server failed")
 
     def _turn(self, turn: WireTurn) -> None:
-        for stream, method, header, _ in turn.opened:
-            self._begin(stream, self._names[method], header)
+        for stream, method, header, peer in turn.opened:
+            self._begin(stream, self._names[method], header, peer)
         self._server.acknowledge(turn, self._statuses(turn) if len(turn) else b"")
         for stream, message in turn.messages:
             self._ask(stream, message)
@@ -174,13 +193,16 @@ class GrpcServer:
         for stream, sent in turn.gone:
             self._forget(stream, sent)
 
-    def _begin(self, stream: int, name: str, header: str | None) -> None:
+    def _begin(self, stream: int, name: str, header: str | None, peer: str) -> None:
         try:
-            who = self._roles.check(header, ROLES[name]) if name in ROLES else ""
+            if self._frontier_calls is not None and name in self._frontier_calls.calls:
+                who = self._frontier_calls.permitted(name, header)
+            else:
+                who = self._roles.check(header, ROLES[name]) if name in ROLES else ""
         except Problem as problem:
             self._finish(stream, problem)
             return
-        self._open[stream] = OpenCall(name, who)
+        self._open[stream] = OpenCall(name, who, peer=peer)
         if name in ("PutURLs", "PutDiscovered"):
             self.counts[f"{name}_calls"] += 1
 
@@ -192,7 +214,7 @@ class GrpcServer:
         status, message = status_of(error)
         if status is GrpcStatus.INTERNAL:
             _LOG.error("a call failed", exc_info=error)
-        self._server.finish(stream, status, message)
+        self._server.finish(stream, status, message, error.trailer() if isinstance(error, Problem) else "")
 
     def _end(self, stream: int) -> None:
         call = self._open.get(stream)
@@ -210,6 +232,8 @@ class GrpcServer:
         with self._room:
             self._full.discard(stream)
             self._room.notify_all()
+        if call is not None and call.gone is not None and self._loop is not None:
+            self._loop.call_soon_threadsafe(call.gone.set)
         if call is None or call.hand_out is None:
             return
         tokens = call.hand_out.tokens
@@ -326,8 +350,28 @@ class GrpcServer:
         elif call.name == "health":
             self._server.send(stream, [_SERVING])
             self._finish(stream)
+        elif self._frontier_calls is not None and call.name in self._frontier_calls.calls:
+            self._ask_frontier(stream, call, message, self._frontier_calls)
         else:
             self._pool.submit(self._guarded, stream, lambda: self._answer(stream, call, message))
+
+    def _ask_frontier(self, stream: int, call: OpenCall, message: bytes, calls: FrontierCalls) -> None:
+        """Begins to answer a call of `outrider.v1.Frontier` on the loop."""
+        if self._loop is None:
+            raise RuntimeError("these calls need the loop of a server")
+        call.gone = asyncio.Event()
+        answer = calls.answered(call.name, call.who, call.peer, message, call.gone)
+
+        def done(made: Future[bytes]) -> None:
+            if made.cancelled():
+                self._finish(stream, ClosedError())
+            elif (error := made.exception()) is not None:
+                self._finish(stream, error)
+            else:
+                self._server.send(stream, [made.result()])
+                self._finish(stream)
+
+        asyncio.run_coroutine_threadsafe(answer, self._loop).add_done_callback(done)
 
     def _guarded(self, stream: int, work: Callable[[], None]) -> None:
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import Final
 
 from outrider.errors import (
     ClosedError,
@@ -30,6 +31,9 @@ class GrpcStatus(IntEnum):
     UNAUTHENTICATED = 16
 
 
+_PROBLEM_CHARACTERS_MAX: Final = 300  # the trailer with the problem has more
+
+
 class GrpcError(Exception):
     """Ends a call with a status."""
 
@@ -39,10 +43,15 @@ class GrpcError(Exception):
 
 
 _PROBLEMS = {
-    "token-missing": GrpcStatus.UNAUTHENTICATED,
-    "token-wrong": GrpcStatus.UNAUTHENTICATED,
-    "role-missing": GrpcStatus.PERMISSION_DENIED,
+    400: GrpcStatus.INVALID_ARGUMENT,
+    401: GrpcStatus.UNAUTHENTICATED,
+    403: GrpcStatus.PERMISSION_DENIED,
+    404: GrpcStatus.NOT_FOUND,
+    409: GrpcStatus.FAILED_PRECONDITION,
+    422: GrpcStatus.INVALID_ARGUMENT,
+    503: GrpcStatus.UNAVAILABLE,
 }
+"""The code for a problem, by its status in HTTP."""
 
 
 def status_of(error: BaseException) -> tuple[GrpcStatus, str]:
@@ -50,7 +59,7 @@ def status_of(error: BaseException) -> tuple[GrpcStatus, str]:
     if isinstance(error, GrpcError):
         return error.status, str(error)
     if isinstance(error, Problem):
-        return _PROBLEMS.get(error.name, GrpcStatus.INTERNAL), str(error.detail)
+        return _PROBLEMS.get(error.status, GrpcStatus.INTERNAL), str(error.detail)[:_PROBLEM_CHARACTERS_MAX]
     if isinstance(error, StoreFullError):
         return GrpcStatus.RESOURCE_EXHAUSTED, str(error)
     if isinstance(error, ClosedError | StoreError):

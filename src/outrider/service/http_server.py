@@ -37,6 +37,7 @@ from outrider.service.access import Listening, ServerNames, TokenRoles
 from outrider.service.app import application
 from outrider.service.audit import Audit
 from outrider.service.connection import Connection
+from outrider.service.frontier_calls import FrontierCalls
 from outrider.service.grpc_server import GrpcServer
 from outrider.service.otlp import Endpoint, exporting
 from outrider.service.server_errands import ServerErrands, visits_of
@@ -163,13 +164,19 @@ def serve(
             )
             guard = permission.guard if permission is not None else AddressGuard(options.allow_address, hosts)
             fetching = visits_of(options, service_state.frontier, hosts, guard)
+            service_state.robots_by_clients = robots == "caller"
             service_state.errands = ServerErrands(service_state.frontier, fetching)
             http = None
             if listening is not None and listener is not None:
                 http = (listened_at(listening, listener), listener)
             if grpc is not None and grpc_listener is not None:
                 service_state.grpc = GrpcServer(
-                    frontier, listened_at(grpc, grpc_listener), grpc_listener, tokens, audit
+                    frontier,
+                    listened_at(grpc, grpc_listener),
+                    grpc_listener,
+                    tokens,
+                    audit,
+                    FrontierCalls(service_state),
                 )
             return asyncio.run(_run(service_state, directory, http, drain_seconds, collector, say))
         finally:

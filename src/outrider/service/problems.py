@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from typing import Any, Final
 
 import msgspec
@@ -16,6 +17,8 @@ from outrider.errors import (
     StoreFullError,
 )
 
+_TRAILER_BYTES_MAX: Final = 5_000  # clients of gRPC refuse trailers of more than 8 KiB in all
+_TRAILER_DETAIL_MAX: Final = 1_000
 PREFIX: Final = "urn:outrider:problem:"
 MEDIA_TYPE: Final = "application/problem+json"
 
@@ -73,6 +76,15 @@ class Problem(Exception):  # noqa: N818 - it is an answer as much as an error
         """Returns the JSON of it, with its own members after the four of the standard."""
         told = {"type": PREFIX + self.name, "title": self.title, "status": self.status, "detail": self.detail}
         return msgspec.json.encode({**told, **self.members})
+
+    def trailer(self) -> str:
+        """Returns the document for a trailer of gRPC: in base64, with the seconds of Retry-After. If it would be too
+        long for a trailer, it has none of its own members."""
+        told = {"type": PREFIX + self.name, "title": self.title, "status": self.status}
+        told |= {"detail": self.detail[:_TRAILER_DETAIL_MAX], "retry_after_seconds": self.retry_after_seconds}
+        whole = msgspec.json.encode({**told, **self.members})
+        octets = whole if len(whole) <= _TRAILER_BYTES_MAX else msgspec.json.encode(told)
+        return base64.b64encode(octets).decode()
 
     def headers(self) -> dict[str, str]:
         """Returns Retry-After if a later request may succeed, WWW-Authenticate if a token is needed."""

@@ -39,7 +39,6 @@ from outrider.limits import (
     SERVICE_WAITERS_MAX,
 )
 from outrider.service.access import Role
-from outrider.service.connection import Connection
 from outrider.service.lease_registry import IssuedLease
 from outrider.service.metrics import CONTENT_TYPE, exposition
 from outrider.service.problems import Problem
@@ -65,8 +64,8 @@ class Ask:
     key: str | None
     gone: Callable[[], Awaitable[None]]
     """Returns when the client has disconnected."""
-    connection: Connection | None = None
-    """The connection of the request; None without one."""
+    lost: Callable[[], bool] = lambda: False
+    """Whether the answer can no longer reach the client."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +179,7 @@ async def _next(service_state: ServiceState, ask: Ask) -> m.Leased | Text:
         until = moment(given.deadline)
         told = m.Leased(records, given.lease_id, until, _ms(given.deadline - now), in_ms, now, waited)
         answer = Text(encode(told), JSON)
-        if ask.key is None and ask.connection is not None and ask.connection.lost:
+        if ask.key is None and ask.lost():
             raise Problem("client-gone", "the client closed the connection before its leases could be sent")
         return answer
     except BaseException:  # otherwise these URLs wait for the end of their lease
@@ -384,6 +383,12 @@ async def _register(service_state: ServiceState, ask: Ask) -> m.Registered:
         raise Problem(
             "invalid-argument",
             f"user_agent is {ask.body.user_agent!r:.80}, but this server reads robots.txt for {ours}; crawl as {ours}",
+        )
+    if ask.body.user_agent is not None and service_state.robots_by_clients:
+        raise Problem(
+            "invalid-argument",
+            "this server leaves robots.txt files to its clients, and a worker would crawl without their rules; start "
+            "`outrider serve` with --http, too",
         )
     service_state.hear(ask.body.worker_id)
     # Its name service, guard and certificates may be better than those of earlier workers.

@@ -60,6 +60,8 @@ class ServiceState:
         self.errands: ServerErrands | None = None
         """The errands that this server does itself, if it can fetch."""
         self.grpc: GrpcServer | None = None
+        self.robots_by_clients = False
+        """Whether clients read robots.txt files themselves. Outrider's own workers leave that to errands."""
         self.registry = LeaseRegistry()
         self.keys = IdempotencyKeys()
         self.readings = RecordReadings(frontier.sync.records)

@@ -1,4 +1,4 @@
-"""Questions and orders of commands to a served frontier: the same table as of a directory, over HTTP."""
+"""Questions and orders of commands to a served frontier: the same table as of a directory, over HTTP or gRPC."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from outrider.engine import Frontier
 from outrider.engine import messages as m
-from outrider.engine.http_requests import Connections, RepeatedRequests, path_of
+from outrider.engine.http_requests import RepeatedRequests, path_of, transport_to
 from outrider.engine.verbs import served_of
 from outrider.limits import REMOTE_PATIENCE_ASKING_SECONDS
 
@@ -31,12 +31,12 @@ def asking(address: str, access: Access | None = None) -> Iterator[Callable[[str
     Raises SettingsError, InvalidUrlError and UnreachableError, with what the server says.
     """
     access = access or Access()
-    connections = Connections(address, token=access.token, ca=access.ca)
-    remote = RepeatedRequests(address, connections, patience_seconds=REMOTE_PATIENCE_ASKING_SECONDS)
+    transport = transport_to(address, token=access.token, ca=access.ca)
+    remote = RepeatedRequests(address, transport, patience_seconds=REMOTE_PATIENCE_ASKING_SECONDS)
     try:
         yield lambda name, question: _ANSWERS[name](remote, question)
     finally:
-        connections.close()
+        transport.close()
 
 
 def _asked(word: str, *, order: bool) -> Answer:

@@ -34,7 +34,7 @@ from outrider.crawl.setup.options import SETTINGS_FILE, CrawlOptions, as_toml
 from outrider.crawl.setup.permission import closed
 from outrider.crawl.setup.seeds import is_loopback
 from outrider.crawl.setup.version import version
-from outrider.engine.http_requests import Connections, RepeatedRequests, is_on_loopback
+from outrider.engine.http_requests import RepeatedRequests, Transport, is_on_loopback, transport_to
 from outrider.engine.messages import Registered
 from outrider.engine.remote import RemoteFrontier
 from outrider.errors import (
@@ -115,7 +115,7 @@ class CrawlWorker(CrawlLoop):
         )
         self._server, self._hosts = server, hosts
         self._given_up, self._stopped = threading.Event(), threading.Event()
-        self._leasing: Connections | None = None
+        self._leasing: Transport | None = None
         self._client, self._requests = f"leases-{os.urandom(8).hex()}", count()
         self._accepted = self._late = 0
         self._leases_written = False  # since they were synced
@@ -156,7 +156,7 @@ class CrawlWorker(CrawlLoop):
     # -- opening and closing (in the writer thread) -------------------------------------------------------------------
 
     def _remote(
-        self, connections: Connections, name: str, patience: float, ends: threading.Event | None = None
+        self, transport: Transport, name: str, patience: float, ends: threading.Event | None = None
     ) -> RemoteFrontier:
         """ends: no request is repeated once it is set."""
         event = ends or self._given_up
@@ -165,7 +165,7 @@ class CrawlWorker(CrawlLoop):
             if event.wait(seconds):
                 raise UnreachableError(f"no server answers at {self._server.address}, and the worker was stopped")
 
-        remote = RepeatedRequests(self._server.address, connections, patience_seconds=patience, sleep=sleep)
+        remote = RepeatedRequests(self._server.address, transport, patience_seconds=patience, sleep=sleep)
         return RemoteFrontier(remote, worker=name)
 
     def _open(self) -> None:
@@ -178,7 +178,7 @@ class CrawlWorker(CrawlLoop):
         self._own = Directory(os.path.join(path, WORKER_FOLDER), create=True)
         server = self._server
         self._reporting, self._leasing = (
-            Connections(server.address, token=server.token, ca=server.ca) for _ in range(2)
+            transport_to(server.address, token=server.token, ca=server.ca) for _ in range(2)
         )
         try:
             self._own.lock()
@@ -186,12 +186,12 @@ class CrawlWorker(CrawlLoop):
             self._meet(self._reporting, self._leasing)
             self._take_up()
         except BaseException:
-            self._close_connections()
+            self._close_transports()
             self._own.close()
             self._files.close()
             raise
 
-    def _meet(self, reporting: Connections, leasing: Connections) -> None:
+    def _meet(self, reporting: Transport, leasing: Transport) -> None:
         """Registers with the server, which must be the one of the directory."""
         path, known = self._options.output, _known(self._own)
         name = self._server.name or (known.worker if known is not None else _name())
@@ -287,14 +287,14 @@ class CrawlWorker(CrawlLoop):
         self._output.close()
         self._accounts.close()
         self._journal.close()
-        self._close_connections()
+        self._close_transports()
         self._own.close()
         self._files.close()
 
-    def _close_connections(self) -> None:
-        for connections in (self._reporting, self._leasing):
-            if connections is not None:
-                connections.close()
+    def _close_transports(self) -> None:
+        for transport in (self._reporting, self._leasing):
+            if transport is not None:
+                transport.close()
 
     # -- the work -----------------------------------------------------------------------------------------------------
 

@@ -71,9 +71,9 @@ class Protocol:
 
     @classmethod
     @cache
-    def of(cls, name: str) -> Protocol:
-        """The protocol of a file of this folder."""
-        return cls(files("outrider.service").joinpath(f"{name}.proto").read_text("utf-8"))
+    def of(cls, name: str, package: str = "outrider.service") -> Protocol:
+        """The protocol of a file of a package."""
+        return cls(files(package).joinpath(f"{name}.proto").read_text("utf-8"))
 
     # -- the file -----------------------------------------------------------------------------------------------------
 
@@ -279,9 +279,9 @@ class Protocol:
     def _one(self, number: int, kind: str, value: Any, *, always: bool) -> bytes:
         if kind in _NUMBERS or kind in self.enums:
             return _number(number << 3) + _number(int(value)) if value or always else b""
-        if kind == "string":
+        if isinstance(value, str):
             value = value.encode()
-        elif kind != "bytes":
+        elif kind not in ("string", "bytes"):
             return _octets(number, self.write(kind, value))
         return _octets(number, value) if value or always else b""
 
