@@ -14,7 +14,17 @@ from pathlib import Path
 
 import pytest
 
-GROUND = {"causes", "clock", "errors", "install_hints", "limits", "sniffing", "structured_fields", "uses"}
+GROUND = {
+    "causes",
+    "clock",
+    "errors",
+    "install_hints",
+    "limits",
+    "sniffing",
+    "structured_fields",
+    "uses",
+    "local_hours",
+}
 SECOND = {"kernels"} | GROUND
 ARCHIVE = {"storage", "url", "journey"} | SECOND
 GETTING = {"url", "robots", "journey"} | SECOND
@@ -34,6 +44,7 @@ MAY_IMPORT = {
     "structured_fields": GROUND,
     "limits": GROUND,
     "sniffing": GROUND,
+    "local_hours": GROUND,
     "uses": GROUND,
     "kernels": GROUND | {"_native"},
     "url": SECOND,

@@ -446,7 +446,8 @@ class Lease(msgspec.Struct, frozen=True):
     key: the queue's key. authority: scheme://host[:port]. kind: page or an errand. attempt: 1 for the first.
     not_before: do not fetch before this instant (trains; otherwise the instant of the lease).
     ended_before: the end of the last request to this host (None: there was none); gap_seconds: the required gap,
-    gap_reason: the rule that requires it (`floor factor crawl_delay retry_after back_off strain`).
+    gap_reason: the rule that requires it (`floor factor crawl_delay retry_after back_off strain
+    visit_time hours`).
     address: the address of the host, from a caller or an errand (None: unknown); connect to exactly that one.
     capacity: the number of requests to this host that may be open at once, this one included.
     digest, text_digest: of the content at the last visit, as they were reported. warc_record: the archived answer that

@@ -685,6 +685,8 @@ DIRECTIVE_CHARACTERS_MAX = 100  # the longest known, unavailable_after with a da
 
 PREFERENCE_CHARACTERS_MAX = 8_192  # of one field or line about uses; known ones have less than a hundred
 PREFERENCE_LINES_MAX = 2_000  # of one field in the groups of an agent: as many as wildcards count
+VISIT_LINES_MAX = 100  # lines of Request-rate or Visit-time in the groups of an agent; real files have one
+VISIT_MARGIN_SECONDS = 60.0  # a lease begins so long before the end of a window: a request may wait for its slot
 PREFERENCE_STATEMENTS_MAX = 16  # lines of a field that are shown with a page; from here on, those with another answer
 PREFERENCE_TEXT_CHARACTERS_MAX = 500  # of a statement as it is shown
 

@@ -2,6 +2,7 @@
 
 from outrider.robots.directives import FIELD as ROBOTS_FIELD
 from outrider.robots.directives import header_directives, page_directives, strictest
+from outrider.robots.hours import opens_at
 from outrider.robots.preferences import FIELDS as PREFERENCE_FIELDS
 from outrider.robots.preferences import preferences_of, said_in_fields
 from outrider.robots.rules import (
@@ -26,6 +27,7 @@ __all__ = [
     "RuleLine",
     "Rules",
     "header_directives",
+    "opens_at",
     "page_directives",
     "preferences_of",
     "said_in_fields",

@@ -16,7 +16,8 @@ from typing import Literal
 import numpy as np
 
 from outrider.kernels import RobotsRules, RobotsText, robots_verdicts
-from outrider.limits import CRAWL_DELAY_SECONDS_MAX, ROBOTS_BYTES_MAX, ROBOTS_WILDCARD_RULES_MAX
+from outrider.limits import CRAWL_DELAY_SECONDS_MAX, ROBOTS_BYTES_MAX, ROBOTS_WILDCARD_RULES_MAX, VISIT_LINES_MAX
+from outrider.robots.hours import VisitWindow, slowest, windows_of
 from outrider.robots.preferences import UseLines, preferences_of
 from outrider.uses import Preferences, UseLine
 
@@ -49,14 +50,22 @@ class RuleLine(str):
 class AgentRules:
     """The rules of one authority for one agent: all that is stored of a file between two verdicts. Never changes.
 
-    crawl_delay: seconds, None without one. count: the number of rules. uses: the lines about uses, None without any.
+    crawl_delay: seconds between requests, by Crawl-delay and Request-rate, None without both. count: the number of
+    rules. uses: the lines about uses, None without any. hours: the windows of Visit-time.
     """
 
-    __slots__ = ("_matcher", "count", "crawl_delay", "uses")
+    __slots__ = ("_matcher", "count", "crawl_delay", "hours", "uses")
 
-    def __init__(self, matcher: RobotsRules, crawl_delay: float | None, uses: UseLines | None) -> None:
+    def __init__(
+        self,
+        matcher: RobotsRules,
+        crawl_delay: float | None,
+        uses: UseLines | None,
+        hours: tuple[VisitWindow, ...] = (),
+    ) -> None:
         self._matcher = matcher
         self.crawl_delay = crawl_delay
+        self.hours = hours
         self.uses = uses
         self.count = len(matcher)
 
@@ -145,6 +154,20 @@ class Rules:
         delay = self._text.delay(self._token(agent))
         return None if delay is None else min(delay, CRAWL_DELAY_SECONDS_MAX)
 
+    def gap(self, agent: str) -> float | None:
+        """Returns the seconds between requests that Crawl-delay and Request-rate of the agent's group require, the
+        longer of both; None without both. A rate with a window is kept at any time."""
+        delay, rate = self.crawl_delay(agent), slowest(self._remarks(agent, "request-rate"))
+        return max(delay or 0.0, rate) or delay
+
+    def hours(self, agent: str) -> tuple[VisitWindow, ...]:
+        """Returns the windows of the Visit-time lines of the agent's group; none for any time."""
+        return windows_of(self._remarks(agent, "visit-time"))
+
+    def _remarks(self, agent: str, name: str) -> list[str]:
+        found = self._text.remarks(self._token(agent), name, VISIT_LINES_MAX)
+        return [value.decode("utf-8", "replace") for _, value in found]
+
     def of(self, agent: str) -> AgentRules:
         """The rules for one agent: the groups that count for it, merged (RFC 9309 section 2.2.1)."""
         token = self._token(agent)
@@ -152,7 +175,7 @@ class Rules:
         if found is None:
             matcher = self._text.rules(token, ROBOTS_WILDCARD_RULES_MAX)
             uses = UseLines.of(self._text, token)
-            found = self._of_tokens[token] = AgentRules(matcher, self.crawl_delay(agent), uses)
+            found = self._of_tokens[token] = AgentRules(matcher, self.gap(agent), uses, self.hours(agent))
         return found
 
     def _token(self, agent: str) -> str:

@@ -142,7 +142,7 @@ def _judged(found: OnePage, told: SiteRules, options: CrawlOptions) -> Rules:
     line = None if rules is REFUSE_ALL else rules.explain(options.user_agent, found.url)
     found.allowed = rules.allowed(options.user_agent, found.url)
     found.robots = why if line is None else f"line {line.number}: {line}"
-    most, delay = options.crawl_delay_max, rules.crawl_delay(options.user_agent) or 0.0
+    most, delay = options.crawl_delay_max, rules.gap(options.user_agent) or 0.0
     if found.allowed and most is not None and delay > most and options.crawl_delay_over == "skip":
         found.allowed = False
         found.robots = f"its Crawl-delay of {delay:g} s is above --crawl-delay-max {most:g}, and such pages are skipped"
@@ -158,7 +158,7 @@ async def _rested(
 ) -> None:
     """Waits the gap that a crawl would keep between robots.txt and the page."""
     own = PerHost(options).of(clock_host(found.url)).delay
-    delay = rules.crawl_delay(options.user_agent) or 0.0
+    delay = rules.gap(options.user_agent) or 0.0
     if options.crawl_delay_max is not None and options.crawl_delay_over == "cap":
         delay = min(delay, options.crawl_delay_max)
     if options.crawl_delay_as == "window":  # its phase is unknown: one window after the start of the request before

@@ -54,6 +54,7 @@ class CrawlKeywords(TypedDict, total=False):
     own_sites: bool
     use: Iterable[str]
     use_unknown: Literal["allow", "refuse"]
+    visit_time: Literal["ignore", "obey"]
     robots_unreachable: Literal["closed", "open"]
     crawl_delay_max: float | None
     crawl_delay_over: Literal["obey", "cap", "skip"]

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from outrider.catalog.address import ACCEPTED as ACCEPTED_CATALOGS
 from outrider.catalog.address import checked_address, shown_address
@@ -29,6 +29,7 @@ from outrider.frontier.policy.frontier_settings import (
     CRAWL_DELAY_AS,
     CRAWL_DELAY_OVER,
     ROBOTS_UNREACHABLE,
+    VISIT_TIME,
     check_revisits,
 )
 from outrider.frontier.policy.revisit_plan import NAMES as REVISIT_RULES
@@ -54,6 +55,8 @@ from outrider.limits import (
     TOTAL_SECONDS_MAX,
     TRUNCATE_BYTES_MAX,
 )
+from outrider.local_hours import ACCEPTED as ACCEPTED_HOURS
+from outrider.local_hours import LocalHours
 from outrider.storage.object_address import ACCEPTED as ACCEPTED_STORES
 from outrider.storage.object_address import checked_object_store
 from outrider.url import LossyRules, Scope
@@ -437,6 +440,16 @@ def _truncate(value: object) -> tuple[tuple[str, int], ...]:
 TIMEOUTS = (("connect", CONNECT_SECONDS_MAX), ("first-byte", IDLE_SECONDS_MAX), ("total", TOTAL_SECONDS_MAX))
 
 
+def _hours(value: object) -> str:
+    if not isinstance(value, str):
+        raise RefusedError("not a text")
+    try:
+        LocalHours.of("*", value)
+    except SettingsError as error:
+        raise RefusedError(error.facts) from None
+    return value
+
+
 def _timeout(value: object) -> tuple[tuple[str, float], ...]:
     """The three times in their order; those that are not named have their defaults."""
     told = dict(TIMEOUTS)
@@ -455,6 +468,8 @@ _TLS_OF_HOST = (VERIFIED, UNVERIFIED, COMPATIBLE, MODERN)
 _OF_TABLES: dict[str, tuple[Callable[[object], object], str]] = {
     "capacity": (_whole(1, GROUP_CAPACITY_MAX), f"a whole number from 1 to {GROUP_CAPACITY_MAX}"),
     "tls": (_one_of(_TLS_OF_HOST), "one of " + ", ".join(_TLS_OF_HOST)),
+    "hours": (_hours, ACCEPTED_HOURS),
+    "delay_outside": (_real(0, DELAY_SECONDS_MAX), "a number of seconds of at least 0"),
 }
 """The keys of a [[host]] table that are not options of a whole crawl: how each is read, and its accepted values."""
 
@@ -917,6 +932,12 @@ class CrawlOptions:
     use_unknown: str = _choice(
         OptionTopic.POLITENESS, USE_UNKNOWN, "With --use: keep or refuse pages whose site says nothing about a purpose."
     )
+    visit_time: str = _choice(
+        OptionTopic.POLITENESS,
+        VISIT_TIME,
+        "The hours that robots.txt names in Visit-time (GMT): ignore them, or let the host rest outside of them.",
+        frontier=True,
+    )
     robots_unreachable: str = _choice(
         OptionTopic.POLITENESS,
         ROBOTS_UNREACHABLE,
@@ -1204,6 +1225,12 @@ class CrawlOptions:
             self.host_quantile,
         )
         told["traps"] = rules if self.traps else None
+        tables = [dict(table) for table in self.host]
+        told["hours"] = tuple(
+            LocalHours.of(str(one["name"]), str(one["hours"]), cast("float | None", one.get("delay_outside")))
+            for one in tables
+            if "hours" in one
+        )
         # A function decides per page, before the frontier gets its links.
         return {**told, "scope": "any"} if is_function(self.scope) else told
 

@@ -21,6 +21,7 @@ from outrider.limits import (
     RATE_MAX,
     RATE_MIN,
 )
+from outrider.local_hours import LocalHours
 from outrider.url import LossyRules, Scope
 from outrider.url.scope import ScopeKind
 from outrider.url.traps import Traps
@@ -29,10 +30,12 @@ from outrider.uses import Use, uses_of
 ROBOTS_UNREACHABLE = ("closed", "open")
 CRAWL_DELAY_OVER = ("obey", "cap", "skip")
 CRAWL_DELAY_AS = ("gap", "window")
+VISIT_TIME = ("ignore", "obey")
 _CHOICES = {
     "robots_unreachable": ROBOTS_UNREACHABLE,
     "crawl_delay_over": CRAWL_DELAY_OVER,
     "crawl_delay_as": CRAWL_DELAY_AS,
+    "visit_time": VISIT_TIME,
 }
 WHEN_FULL = ("refuse", "drop_lowest", "spill", "delay")
 
@@ -61,6 +64,9 @@ class FrontierSettings:
     crawl_delay_max: seconds of a Crawl-delay, or None. crawl_delay_over: the use of a longer one: "obey" it, "cap" it
     at the limit, or "skip" the pages of its authority. crawl_delay_as: a "gap" after each request, or the length of a
     "window" in which one request begins, as Bing reads it.
+
+    visit_time: "ignore" the Visit-time of robots.txt, or "obey" it: outside its windows a host rests.
+    hours: the hours in which hosts are visited, by patterns of their names, of which the last one that matches counts.
 
     use: the purposes of the crawl, of "train-ai", "ai-use" and "search". A page whose robots.txt refuses one of them is
     parked (docs/howto/permission.md).
@@ -103,6 +109,8 @@ class FrontierSettings:
     crawl_delay_max: float | None = None
     crawl_delay_over: str = "obey"
     crawl_delay_as: str = "gap"
+    visit_time: str = "ignore"
+    hours: tuple[LocalHours, ...] = ()
     use: tuple[Use, ...] = ()
     keep_text_digest: bool = False
     revisit: str | RevisitFunction | None = None
@@ -154,6 +162,8 @@ class FrontierSettings:
             raise SettingsError(f"url_rules {given['url_rules']!r}: use names of rules in one text, or LossyRules")
         if not isinstance(given.get("traps"), Traps | None):
             raise SettingsError(f"traps {given['traps']!r}: use Traps, or None")
+        if not all(isinstance(one, LocalHours) for one in given.get("hours", ())):
+            raise SettingsError(f"hours {given['hours']!r:.80}: use LocalHours")
         given["group"] = Grouping.of(given.get("group"))
         agent = given.get("user_agent", "Outrider")
         if not isinstance(agent, str) or not agent:

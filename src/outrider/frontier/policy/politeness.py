@@ -41,6 +41,8 @@ class GapReason(IntEnum):
     RETRY_AFTER = 4
     BACK_OFF = 5
     STRAIN = 6
+    VISIT_TIME = 7  # its robots.txt names other hours
+    HOURS = 8  # the settings name other hours
 
 
 UNANSWERED = frozenset(

@@ -375,10 +375,11 @@ def _packed(body: bytes) -> bytes:
 
 
 def crawl_delay_of(body: bytes, agent: str) -> float:
-    """Returns the Crawl-delay in seconds, 0 without one. Most files have no such line and are not parsed."""
-    if b"delay" not in body.replace(b"\0", b"").lower():
+    """Returns the seconds of Crawl-delay and Request-rate, 0 without both. Most files are not parsed."""
+    text = body.replace(b"\0", b"").lower()
+    if b"delay" not in text and b"request" not in text:
         return 0.0
-    return Rules.parse(body).crawl_delay(agent) or 0.0
+    return Rules.parse(body).gap(agent) or 0.0
 
 
 NO_RULES = ALLOW_ALL.of("")

@@ -19,11 +19,12 @@ import numpy.typing as npt
 from outrider.clock import Instant, instant
 from outrider.frontier.format.card_columns import Cards
 from outrider.frontier.format.card_records import CardRecord
+from outrider.frontier.policy.politeness import GapReason
 from outrider.frontier.schedule.host_schedule import EMPTY, NOT_ALONE
 from outrider.frontier.state.authorities import Authority
 from outrider.frontier.state.errand import CallersErrand, Errand
 from outrider.frontier.state.hosts import ASKED, GATED, GROUPED, NONE, ROBOTS, Rows
-from outrider.frontier.state.robots_answers import RobotsVerdict, costs_of, judged
+from outrider.frontier.state.robots_answers import RobotsStanding, RobotsVerdict, costs_of, judged
 from outrider.frontier.state.spanning_keys import KeyGroup
 from outrider.frontier.state.url_table import PARKED, QUEUED, Reason
 from outrider.frontier.verbs.deciding import Core
@@ -31,7 +32,9 @@ from outrider.frontier.verbs.draft import Draft
 from outrider.frontier.verbs.paying import ERROR as PAYMENT
 from outrider.frontier.verbs.robots_files import RobotsFiles
 from outrider.frontier.verbs.trapping import Suspect, Trapping, TrialState
-from outrider.limits import BUDGET_REST_SECONDS, LEASE_BYTES_MAX, OLDEST_DRAW_EVERY
+from outrider.limits import BUDGET_REST_SECONDS, LEASE_BYTES_MAX, OLDEST_DRAW_EVERY, VISIT_MARGIN_SECONDS
+from outrider.local_hours import hours_of
+from outrider.robots import AgentRules, opens_at
 from outrider.storage.record_columns import distinct
 from outrider.url import authority_of
 from outrider.url.traps import BY_HOSTS, RULES
@@ -193,6 +196,8 @@ class LeaseDraw:
             if np.count_nonzero(may_go) < len(hosts):  # a clock of their groups changed, or their addresses expired
                 self._lapsed.append(hosts[~may_go])
                 good &= may_go
+        if self._robots.settings.hours:
+            self._close_by_hours(hosts, good)
         pick = self._open(drawn, hosts, good)
         if len(pick.queues):
             self._take(pick)
@@ -278,6 +283,8 @@ class LeaseDraw:
         standings = [self._robots.standing(now)(authority)]
         (judgement,) = judged(standings, [errand.url])
         self.refusals -= sum(costs_of(standings))
+        if judgement is _GO and self._robots.settings.visit_time == "obey" and self._rests_by_hours(host, standings[0]):
+            return None
         if judgement is _GO or judgement is RobotsVerdict.DEAD:
             return errand
         if judgement is not RobotsVerdict.REFUSE:
@@ -462,7 +469,9 @@ class LeaseDraw:
                 self.refusals -= cost
                 if judgement is _HOLD and place in suspects:
                     verdict = self._by_hosts(int(hosts[place]), slots[place], url)
-                if judgement is not _GO and verdict is _ALLOWED:
+                if judgement is RobotsVerdict.LATER:
+                    verdict = _LATER
+                elif judgement is not _GO and verdict is _ALLOWED:
                     verdict = judgement, self._tables.robots.authority(authority_of(url)), 0
             if verdict is _ALLOWED and paid:
                 verdict = self._by_payment(int(queues[place]), classes[place], url)
@@ -491,7 +500,44 @@ class LeaseDraw:
         if sum(costs) >= self.refusals:
             judged_rows = bisect_left(list(accumulate(costs)), self.refusals) + 1
             standings, costs = standings[:judged_rows], costs[:judged_rows]
-        return judged(standings, cards.urls()[: len(standings)], self._robots.settings.use), costs
+        verdicts = judged(standings, cards.urls()[: len(standings)], self._robots.settings.use)
+        if self._robots.settings.visit_time == "obey":
+            for place, (host, stands) in enumerate(zip(hosts.tolist(), standings, strict=False)):
+                if verdicts[place] is _GO and self._rests_by_hours(host, stands):
+                    verdicts[place] = RobotsVerdict.LATER
+        return verdicts, costs
+
+    def _close_by_hours(self, hosts: Rows, good: _Mask) -> None:
+        """Lets hosts rest that are not to be visited now, by the hours of the settings."""
+        for place in np.flatnonzero(good).tolist():
+            host = int(hosts[place])
+            told = hours_of(self._tables.hosts.name(host), self._robots.settings.hours)
+            at = None if told is None else told.opens_at(self._wish.now, until=self._open_until())
+            if told is None or at is None:
+                continue
+            clock = self._draft.clock(host)
+            if told.delay_outside is not None:
+                at = min(at, clock.ended + instant(told.delay_outside))
+            if at > self._wish.now:
+                clock.rest_at_least(at)
+                clock.reason, good[place] = int(GapReason.HOURS), False
+
+    def _open_until(self) -> Instant:
+        """Returns the instant until which a host must be open, so that no request is sent too late: the end of the
+        lease, or some seconds from now."""
+        return min(self._wish.before, self._wish.now + instant(VISIT_MARGIN_SECONDS)) - 1
+
+    def _rests_by_hours(self, host: int, stands: RobotsStanding) -> bool:
+        """Whether a host rests because Visit-time names other hours."""
+        if not isinstance(stands, AgentRules) or not stands.hours:
+            return False
+        at = opens_at(stands.hours, self._wish.now, until=self._open_until())
+        if at is None:
+            return False
+        clock = self._draft.clock(host)
+        clock.rest_at_least(at)
+        clock.reason = int(GapReason.VISIT_TIME)
+        return True
 
     def _by_hosts(self, host: int, slot: int, url: str) -> _Verdict:
         """Judges a page whose host needs a robots.txt next, by the other new hosts of its domain."""

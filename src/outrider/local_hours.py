@@ -1,0 +1,83 @@
+"""The hours in which hosts are visited, as their visitor says them: local time of an IANA zone, never guessed.
+
+A day may have 23 or 25 hours. A time that a change of clocks skips does not exist, and one that it repeats is inside
+both times.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, time, timedelta
+from fnmatch import fnmatchcase
+from typing import Final
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from outrider.clock import Instant, instant
+from outrider.errors import SettingsError
+from outrider.limits import MICROSECONDS
+
+ACCEPTED: Final = 'two times and a zone, such as "22:00-06:00 Europe/Paris"'
+_HOURS: Final = re.compile(r"([0-9]{2}):([0-9]{2})-([0-9]{2}):([0-9]{2}) +(\S{1,64})")
+_DAY_MINUTES: Final = 24 * 60
+_DAYS: Final = 3  # a window may be skipped on one day of the year
+
+
+@dataclass(frozen=True, slots=True)
+class LocalHours:
+    """The hours of hosts whose names match a pattern: from minute `begin` of a day, before minute `end`, which may be
+    on the next day. delay_outside: seconds between requests outside of these hours; None: no requests."""
+
+    pattern: str
+    begin: int
+    end: int
+    zone: str
+    delay_outside: float | None = None
+
+    @classmethod
+    def of(cls, pattern: str, text: str, delay_outside: float | None = None) -> LocalHours:
+        """Reads `22:00-06:00 Europe/Paris`. Raises SettingsError."""
+        found = _HOURS.fullmatch(text.strip())
+        if found is None:
+            raise SettingsError(f"hours {text!r:.80}: use {ACCEPTED}")
+        hours, minutes, last_hours, last_minutes = map(int, found.groups()[:4])
+        begin, end = hours * 60 + minutes, last_hours * 60 + last_minutes
+        if minutes > 59 or last_minutes > 59 or begin >= _DAY_MINUTES or end > _DAY_MINUTES:
+            raise SettingsError(f"hours {text!r:.80}: times are from 00:00 to 24:00")
+        if begin == end:
+            raise SettingsError(f"hours {text!r:.80}: the window has no length")
+        try:
+            ZoneInfo(found[5])
+        except (ZoneInfoNotFoundError, ValueError, OSError):  # unknown, not a name, a folder of the database
+            raise SettingsError(
+                f"hours {text!r:.80}: unknown zone {found[5]!r}; use a name such as Europe/Paris (on a machine without "
+                "zones: pip install tzdata)"
+            ) from None
+        return cls(pattern.lower(), begin, end, found[5], delay_outside)
+
+    def opens_at(self, now: Instant, *, until: Instant) -> Instant | None:
+        """Returns the instant at which a host may be visited next, None if it is open from now until `until`."""
+        zone = ZoneInfo(self.zone)
+        if self._is_open(now, zone) and self._is_open(until, zone):
+            return None
+        day = datetime.fromtimestamp(now / MICROSECONDS, zone).date()
+        begin = time(*divmod(self.begin, 60))
+        begins = (
+            instant(datetime.combine(day + timedelta(days), begin, zone).replace(fold=fold).astimezone(UTC).timestamp())
+            for days in range(_DAYS)
+            for fold in (0, 1)
+        )
+        return min((at for at in begins if at > now and self._is_open(at, zone)), default=now + instant(3_600.0))
+
+    def _is_open(self, at: Instant, zone: ZoneInfo) -> bool:
+        local = datetime.fromtimestamp(at // MICROSECONDS, zone)
+        minute = local.hour * 60 + local.minute
+        if self.begin < self.end:
+            return self.begin <= minute < self.end
+        return minute >= self.begin or minute < self.end
+
+
+def hours_of(host: str, told: Sequence[LocalHours]) -> LocalHours | None:
+    """Returns the hours of a host: those of the last pattern that matches, None without one."""
+    return next((one for one in reversed(told) if fnmatchcase(host, one.pattern)), None)
