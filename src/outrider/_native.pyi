@@ -193,6 +193,7 @@ class WireServer:
         *,
         certificate: bytes | None,
         key: bytes | None,
+        unfinished_bytes_max: int,
         streams_max: int,
         connections_max: int,
     ) -> None: ...

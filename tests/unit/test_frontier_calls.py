@@ -23,6 +23,7 @@ from outrider.engine.protobuf import Protocol
 from outrider.engine.service_calls import CALLS, PROBLEM, SERVICE
 from outrider.errors import SettingsError, UnreachableError
 from outrider.journey import Code
+from outrider.service import grpc_server
 from outrider.service.problems import Problem
 from outrider.service.routes import ROUTES
 from unit.test_grpc_server import TOKENS, roles, waited  # noqa: F401 - a fixture
@@ -193,6 +194,16 @@ def test_a_body_may_be_larger_than_a_message_of_urlfrontier():
     links = [f"http://a.test/{row:05}/{'x' * 1_500}" for row in range(4_000)]
     with serving() as address, Frontier.connect(f"grpc://{address}") as face:
         assert set(face.discover(links)) == {Code.NEW}
+
+
+def test_calls_whose_unfinished_messages_fill_the_memory_are_ended_and_short_ones_are_not(monkeypatch):
+    monkeypatch.setattr(grpc_server, "UNFINISHED_BYTES_MAX", 1 << 20)
+    with serving() as address:
+        client = Client(address)
+        code = refusal(lambda: raw(client, "Discover", {"urls": ["http://a.test/" + "x" * (3 << 20)]}))[0]
+        assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert raw(client, "Discover", {"urls": [A]})["accepted"] == 1
+        assert raw(client, "Discover", {"urls": [A + "x" * 500_000, B]})["accepted"] == 1
 
 
 def test_a_call_is_repeated_until_the_server_is_back_and_has_its_effect_once():

@@ -161,13 +161,14 @@ fn write_metadata(out: &mut Vec<u8>, number: u32, metadata: &Bound<'_, PyDict>) 
 #[pymethods]
 impl WireServer {
     #[new]
-    #[pyo3(signature = (descriptor, methods, *, certificate, key, streams_max, connections_max))]
-    #[allow(unsafe_code)]
+    #[pyo3(signature = (descriptor, methods, *, certificate, key, unfinished_bytes_max, streams_max, connections_max))]
+    #[allow(clippy::too_many_arguments, unsafe_code)]
     fn new(
         descriptor: RawFd,
         methods: Vec<(String, u8, usize)>,
         certificate: Option<PyBackedBytes>,
         key: Option<PyBackedBytes>,
+        unfinished_bytes_max: usize,
         streams_max: u32,
         connections_max: usize,
     ) -> PyResult<Self> {
@@ -190,7 +191,8 @@ impl WireServer {
             (Some(certificate), Some(key)) => Some((certificate.to_vec(), key.to_vec())),
             _ => None,
         };
-        let settings = Settings { methods, tls, streams_max, connections_max };
+        let settings =
+            Settings { methods, tls, unfinished_bytes_max, streams_max, connections_max };
         let server =
             Server::start(TcpListener::from(owned), settings).map_err(PyRuntimeError::new_err)?;
         Ok(Self { server })

@@ -23,6 +23,8 @@ use crate::stream::{Chunk, Stream};
 
 /// The limit of the bytes that wait for the caller. Above it, no call reads more messages.
 const INBOX_BYTES_MAX: usize = 32 << 20;
+/// A call with fewer bytes of an unfinished message is never ended because of others.
+const UNFINISHED_BYTES_FREE: usize = 64 << 10;
 /// The bytes of messages after which a turn takes no further one.
 const TURN_BYTES: usize = 2 << 20;
 
@@ -43,6 +45,8 @@ pub struct Settings {
     pub methods: Vec<(String, Kind, usize)>,
     /// Certificate chain and key in PEM; None for plain HTTP/2.
     pub tls: Option<(Vec<u8>, Vec<u8>)>,
+    /// The limit of the bytes of messages that have not arrived whole. Above it, calls with many of them are ended.
+    pub unfinished_bytes_max: usize,
     /// Calls at once of one connection.
     pub streams_max: u32,
     /// Connections at once.
@@ -119,11 +123,13 @@ pub(crate) struct Shared {
     inbox: Mutex<Inbox>,
     bell: Condvar,
     bytes: AtomicUsize,
+    unfinished: AtomicUsize,
     room: Notify,
     streams: Mutex<HashMap<u64, (Arc<Stream>, Kind)>>,
     last: AtomicU64,
     closing: watch::Sender<bool>,
     woken: AtomicBool,
+    unfinished_bytes_max: usize,
     pub(crate) streams_max: u32,
 }
 
@@ -183,6 +189,33 @@ impl Shared {
     }
 }
 
+/// The bytes of the unfinished message of one call.
+pub(crate) struct Unfinished {
+    shared: Arc<Shared>,
+    bytes: usize,
+}
+
+impl Unfinished {
+    pub(crate) fn of(shared: &Arc<Shared>) -> Self {
+        Self { shared: Arc::clone(shared), bytes: 0 }
+    }
+
+    /// Sets the number of bytes. Returns whether they fit into the limit for all calls together.
+    pub(crate) fn set(&mut self, bytes: usize) -> bool {
+        let all = &self.shared.unfinished;
+        all.fetch_add(bytes, Ordering::SeqCst);
+        let total = all.fetch_sub(self.bytes, Ordering::SeqCst) - self.bytes;
+        self.bytes = bytes;
+        bytes <= UNFINISHED_BYTES_FREE || total <= self.shared.unfinished_bytes_max
+    }
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        self.shared.unfinished.fetch_sub(self.bytes, Ordering::SeqCst);
+    }
+}
+
 /// A server and its thread.
 pub struct Server {
     shared: Arc<Shared>,
@@ -224,11 +257,13 @@ impl Server {
             inbox: Mutex::default(),
             bell: Condvar::new(),
             bytes: AtomicUsize::new(0),
+            unfinished: AtomicUsize::new(0),
             room: Notify::new(),
             streams: Mutex::default(),
             last: AtomicU64::new(0),
             closing: watch::channel(false).0,
             woken: AtomicBool::new(false),
+            unfinished_bytes_max: settings.unfinished_bytes_max,
             streams_max: settings.streams_max,
         });
         listener.set_nonblocking(true).map_err(|error| error.to_string())?;

@@ -12,7 +12,7 @@ use h2::{Reason, RecvStream, SendStream};
 use http::{HeaderMap, HeaderValue, Request, Response};
 use tokio::sync::Notify;
 
-use crate::server::{Event, Shared};
+use crate::server::{Event, Shared, Unfinished};
 use crate::status::{encoded, timeout, Status, INTERNAL, RESOURCE_EXHAUSTED, UNIMPLEMENTED};
 
 /// A call whose unanswered messages, or unsent answers, have so many bytes reads no further.
@@ -217,6 +217,7 @@ async fn read(
     message_bytes_max: usize,
 ) -> End {
     let mut buffer = BytesMut::new();
+    let mut unfinished = Unfinished::of(shared);
     loop {
         shared.has_room().await;
         while stream.is_full() {
@@ -253,6 +254,10 @@ async fn read(
             let message = buffer.split_to(size).freeze();
             stream.unanswered.fetch_add(size + 5, Ordering::SeqCst);
             shared.push(Event::Message { stream: stream.id, message });
+        }
+        if !unfinished.set(buffer.len()) {
+            let text = "unfinished messages fill the memory of this server; send it again later";
+            return End::Failed(Status::of(RESOURCE_EXHAUSTED, text));
         }
     }
     if !buffer.is_empty() {

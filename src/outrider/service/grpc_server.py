@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from outrider.service.frontier_calls import FrontierCalls
 
 MESSAGE_BYTES_MAX: Final = 4 << 20
+UNFINISHED_BYTES_MAX: Final = 128 << 20
+"""The limit of the bytes of messages that have not arrived whole, for all calls together."""
 STREAMS_MAX: Final = 4_096
 CONNECTIONS_MAX: Final = 4_096
 LEASE_SECONDS: Final = 30
@@ -124,6 +126,7 @@ class GrpcServer:
             methods,
             certificate=_octets_of(listening.certificate),
             key=_octets_of(listening.key),
+            unfinished_bytes_max=UNFINISHED_BYTES_MAX,
             streams_max=STREAMS_MAX,
             connections_max=CONNECTIONS_MAX,
         )
