@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import threading
 from typing import TYPE_CHECKING, Any, Final
@@ -53,6 +54,8 @@ class GrpcConnection:
         """Raises SettingsError for an invalid address, for a token that would be sent unencrypted, and without
         grpcio."""
         access = checked_access(address, token=token, ca=ca)
+        # Its library writes each failed try to stderr; the errors of this class tell enough.
+        os.environ.setdefault("GRPC_VERBOSITY", "NONE")
         try:
             import grpc
         except ImportError:
