@@ -34,10 +34,11 @@ class Field:
 
 @dataclass(slots=True)
 class Message:
-    """The fields of a message, by number."""
+    """The fields of a message, by number. choices: the names of the fields of each oneof; enums: those inside it."""
 
     fields: dict[int, Field] = field(default_factory=dict)
-    choices: list[frozenset[str]] = field(default_factory=list)
+    choices: dict[str, frozenset[str]] = field(default_factory=dict)
+    enums: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,7 @@ class Protocol:
         self.calls: dict[str, Call] = {}
         self._tokens = [found for found in (met[1] for met in _TOKEN.finditer(text)) if found]
         self._at = 0
-        self._package = ""
+        self.package = ""
         while self._at < len(self._tokens):
             self._declaration()
 
@@ -90,7 +91,7 @@ class Protocol:
     def _declaration(self) -> None:
         word = self._next()
         if word == "package":
-            self._package = self._next()
+            self.package = self._next()
             self._next(";")
         elif word == "message":
             self._message()
@@ -119,7 +120,7 @@ class Protocol:
                 self._next(")")
             self._next(";")
             (takes, takes_stream), (gives, gives_stream) = sides
-            path = f"/{self._package}.{service}/{name}"
+            path = f"/{self.package}.{service}/{name}"
             self.calls[name] = Call(name, path, takes, takes_stream, gives, gives_stream)
         self._next("}")
 
@@ -130,15 +131,15 @@ class Protocol:
         while self._peek() != "}":
             word = self._next()
             if word == "enum":
-                self._enum(name)
+                message.enums.append(self._enum(name))
             elif word == "oneof":
-                self._next()
+                choice = self._next()
                 self._next("{")
                 names = set()
                 while self._peek() != "}":
                     names.add(self._field(message, self._next(), always=True))
                 self._next("}")
-                message.choices.append(frozenset(names))
+                message.choices[choice] = frozenset(names)
             elif word in ("repeated", "optional"):
                 self._field(message, self._next(), many=word == "repeated", always=word == "optional")
             elif word == "map":
@@ -160,7 +161,7 @@ class Protocol:
         message.fields[number] = Field(name, number, kind, **more)
         return name
 
-    def _enum(self, outer: str) -> None:
+    def _enum(self, outer: str) -> str:
         name = self._next()
         values: dict[str, int] = {}
         self._next("{")
@@ -171,6 +172,7 @@ class Protocol:
             self._next(";")
         self._next("}")
         self.enums[name] = self.enums[f"{outer}.{name}"] = values
+        return name
 
     # -- octets to dicts ----------------------------------------------------------------------------------------------
 
@@ -213,7 +215,7 @@ class Protocol:
         return found
 
     def _keep(self, found: dict[str, Any], message: Message, one: Field, value: Any, depth: int) -> None:
-        for choice in message.choices:
+        for choice in message.choices.values():
             if one.name in choice:  # the last one counts
                 for other in choice - {one.name}:
                     found.pop(other, None)

@@ -22,6 +22,7 @@ http_server.py     signals and the end
 grpc_server.py     the loop behind gRPC: all streams in turns
 grpc_calls.py      the calls of URLFrontier with one request
 frontier_calls.py  the calls of outrider.v1.Frontier: requests of REST with their documents
+reflection.py      what tools such as grpcurl ask of a gRPC server
 grpc_status.py     errors as status codes of gRPC
 crawl_server.py    the server of a crawl that fetches itself, on a thread of its own
 

@@ -52,7 +52,7 @@ class FrontierCalls:
 
     def __init__(self, service_state: ServiceState) -> None:
         self._state = service_state
-        self._protocol = Protocol.of("frontier", "outrider.engine")
+        self.protocol = Protocol.of("frontier", "outrider.engine")
         calls = [_call(route) for route in ROUTES if (route.method, route.path) in CALLS]
         self.calls: dict[str, _Call] = {one.path: one for one in calls}
         """The calls by their paths."""
@@ -85,10 +85,10 @@ class FrontierCalls:
         finally:
             bodies.release(octets, decoded=decoding)
         document = found.content if isinstance(found, Text) else encode(found)
-        return self._protocol.write("Answer", {"json": document})
+        return self.protocol.write("Answer", {"json": document})
 
     def _ask(self, call: _Call, who: str, peer: str, message: bytes, gone: asyncio.Event) -> Ask:
-        request = self._protocol.read("Request", message)
+        request = self.protocol.read("Request", message)
         document = (request.get("json") or "{}").encode()
         query: Any = None
         places: dict[str, str] = {}

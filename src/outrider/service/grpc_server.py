@@ -25,6 +25,7 @@ from outrider.engine.url_exchange import UrlExchange
 from outrider.errors import ClosedError, SettingsError, StoreError, StoreFullError
 from outrider.journey import Code, Kind, Lease, LeaseBatch, Link
 from outrider.limits import MICROSECONDS, SERVICE_BODY_BYTES_MAX
+from outrider.service import reflection
 from outrider.service.access import Listening, Role, TokenRoles
 from outrider.service.audit import Audit
 from outrider.service.grpc_calls import (
@@ -38,6 +39,7 @@ from outrider.service.grpc_calls import (
 )
 from outrider.service.grpc_status import GrpcError, GrpcStatus, status_of
 from outrider.service.problems import Problem
+from outrider.service.reflection import Reflection
 from outrider.service.server_errands import OWN_KINDS, ServerErrands
 
 if TYPE_CHECKING:
@@ -115,10 +117,12 @@ class GrpcServer:
         kinds = {"PutURLs": _ITEMS, "PutDiscovered": _BATCHES}
         self._frontier_calls = frontier_calls
         paths = list(frontier_calls.calls) if frontier_calls is not None else []
-        self._names = [*self._protocol.calls, "health", *paths]
+        served = [self._protocol] if frontier_calls is None else [self._protocol, frontier_calls.protocol]
+        self._reflection = Reflection(served)
+        self._names = [*self._protocol.calls, "health", *reflection.PATHS, *paths]
         methods = [
             *((call.path, kinds.get(name, _RAW), MESSAGE_BYTES_MAX) for name, call in self._protocol.calls.items()),
-            (HEALTH, _RAW, MESSAGE_BYTES_MAX),
+            *((path, _RAW, MESSAGE_BYTES_MAX) for path in (HEALTH, *reflection.PATHS)),
             *((path, _RAW, SERVICE_BODY_BYTES_MAX) for path in paths),
         ]
         self._server: WireServer = WireServer(
@@ -200,6 +204,8 @@ class GrpcServer:
         try:
             if self._frontier_calls is not None and name in self._frontier_calls.calls:
                 who = self._frontier_calls.permitted(name, header)
+            elif name in reflection.PATHS:
+                who = self._roles.check(header, Role.READ)
             else:
                 who = self._roles.check(header, ROLES[name]) if name in ROLES else ""
         except Problem as problem:
@@ -224,8 +230,8 @@ class GrpcServer:
         if call is None:
             return
         call.ended = True
-        if call.name in ("PutURLs", "PutDiscovered"):
-            self._finish(stream)  # all its items have their answers
+        if call.name in ("PutURLs", "PutDiscovered", *reflection.PATHS):
+            self._finish(stream)  # all its messages have their answers
         elif not call.answered:
             self._finish(stream, GrpcError(GrpcStatus.INVALID_ARGUMENT, "the call has no message"))
 
@@ -347,6 +353,9 @@ class GrpcServer:
         call = self._open.get(stream)
         if call is None or call.answered:
             return
+        if call.name in reflection.PATHS:
+            self._guarded(stream, lambda: self._reflect(stream, message))
+            return
         call.answered = True
         if call.name == "GetURLs":
             self._guarded(stream, lambda: self._hand_out(stream, call, self._protocol.read("GetParams", message)))
@@ -357,6 +366,9 @@ class GrpcServer:
             self._ask_frontier(stream, call, message, self._frontier_calls)
         else:
             self._pool.submit(self._guarded, stream, lambda: self._answer(stream, call, message))
+
+    def _reflect(self, stream: int, message: bytes) -> None:
+        self._server.send(stream, [self._reflection.answered(message)])
 
     def _ask_frontier(self, stream: int, call: OpenCall, message: bytes, calls: FrontierCalls) -> None:
         """Begins to answer a call of `outrider.v1.Frontier` on the loop."""
