@@ -454,7 +454,9 @@ class Lease(msgspec.Struct, frozen=True):
     the validators are from. visits: the number of fetches that the site answered.
     unique_key: that of the link, in a crawl by unique keys. There `url` is the text of the link, and one that is not a
     URL has neither host nor authority.
-    about_uses: the lines of the robots.txt in force that say what the page may be used for.
+    about_uses: the lines of the robots.txt in force that say what the page may be used for. ruled_by: the digest of
+    that file and the number of the line that allows the page, 0 if no line decides; None without a file with rules, and
+    for a frontier whose caller knows the rules.
     An errand of kind `address` has a URL of the form `dns:host` (RFC 4501) and no authority.
     """
 
@@ -486,6 +488,7 @@ class Lease(msgspec.Struct, frozen=True):
     capacity: int = 1
     unique_key: bytes | None = None
     about_uses: tuple[UseLine, ...] = ()
+    ruled_by: tuple[str, int] | None = None
 
     def done(
         self,

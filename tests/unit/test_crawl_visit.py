@@ -181,6 +181,14 @@ def test_the_politeness_line_contains_the_kept_and_the_required_gap():
     assert (2.0, 1.5, "2026-01-01T00:00:00.000000Z") == (line["gap"], line["gap_required"], line["started_at"])
 
 
+def test_the_politeness_line_names_the_rules_that_allowed_its_page():
+    told = lease(ruled_by=("sha256:ab", 7), about_uses=((9, "content-signal", "ai-train=no"),))
+    line = json.loads(politeness_line(Visit(told, AT, AT, response())) or b"")
+    assert ("sha256:ab", 7, {"train-ai": "n"}) == (line["robots_digest"], line["robots_line"], line["preferences"])
+    line = json.loads(politeness_line(Visit(lease(ruled_by=("sha256:ab", 0)), AT, AT, response())) or b"")
+    assert (True, False, False) == tuple(name in line for name in ("robots_digest", "robots_line", "preferences"))
+
+
 def test_the_first_request_to_a_host_has_no_gap():
     first = Visit(lease(ended_before=None), AT, AT, response())
     line = json.loads(politeness_line(first) or b"")

@@ -3,6 +3,7 @@ rules change."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 from itertools import pairwise
 
@@ -85,6 +86,47 @@ def test_a_lease_has_the_lines_about_its_uses(world):
     assert lines == lease.about_uses
     said = world.frontier.explain(A + "b").preferences
     assert ({"search": "n"}, [3]) == (said.uses, [one.line for one in said.said])
+
+
+def test_the_line_of_a_page_that_is_parked_as_use_says_what_its_site_says():
+    world = World(robots="errands", use=["train-ai"], output=True)
+    world.discover(A + "a")
+    answer(world, body=NO_TRAINING)
+    world.clock.move(1.0)
+    lines = world.lease(errands=True).lines
+    (line,) = [json.loads(text) for stream, text in lines if stream == "pages"]
+    assert ("robots", "use", {"train-ai": "n", "search": "n"}) == (
+        line["outcome"],
+        line["error"],
+        line["preferences"]["uses"],
+    )
+    assert [2, 3] == [one["line"] for one in line["preferences"]["said"]]
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_lease_names_the_file_and_the_line_that_allow_it(killed):
+    body = b"User-agent: *\nAllow: /a\nDisallow: /c\n"
+    world = World(robots="errands")
+    world.discover(A + "a", A + "b")
+    answer(world, body=body)
+    if killed:
+        world.kill()
+    world.clock.move(1.0)
+    found = {}
+    for _ in range(3):
+        for lease in world.lease(5):
+            found[lease.url] = lease.ruled_by
+            world.report(lease.done(seconds=0.0))
+        world.clock.move(1.0)
+    name = "sha256:" + hashlib.sha256(body).hexdigest()
+    assert {A + "a": (name, 2), A + "b": (name, 0)} == found
+
+
+def test_where_the_caller_knows_the_rules_a_lease_names_none():
+    world = World()
+    world.discover(A)
+    world.frontier.set_robots("http://a.com", 200, YES)
+    assert None is world.one().ruled_by
 
 
 @pytest.mark.parametrize("value", ["training", ["train-ai", 1], 5])

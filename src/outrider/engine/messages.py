@@ -175,7 +175,8 @@ class Record(_OfRecord, frozen=True, kw_only=True):  # type: ignore[misc, call-a
     queue. Instants in `_us` are microseconds since 1970 by the server's clock; `ended_before_us`: the end of the last
     request to this host, `gap_seconds`: the required gap, by the rule `gap_reason`. `capacity`: the number of requests
     to this host that may be open at once, this one included. `digest`: of the content at the last visit, in base64.
-    `about_uses`: number, field and value of the lines of the robots.txt that say what the page may be used for."""
+    `about_uses`: number, field and value of the lines of the robots.txt that say what the page may be used for.
+    `ruled_by`: digest of that file, and number of the line that allows the page (0: no line decides)."""
 
     url: str
     token: int
@@ -200,6 +201,7 @@ class Record(_OfRecord, frozen=True, kw_only=True):  # type: ignore[misc, call-a
     gap_reason: str | None = None
     capacity: int = 1
     about_uses: tuple[UseLine, ...] = ()
+    ruled_by: tuple[str, int] | None = None
 
 
 class Leased(Struct, frozen=True):

@@ -11,7 +11,8 @@ from msgspec import UNSET, UnsetType
 
 class PolitenessLine(msgspec.Struct):
     """A line of `politeness.jsonl`, without its seal. capacity: UNSET for one request at a time. digest: of the content
-    of a robots.txt, UNSET for other requests."""
+    of a robots.txt, UNSET for other requests. robots_digest, robots_line, preferences: of a page, the robots.txt that
+    allowed it, the line that decided, and what the file says about uses."""
 
     host: str
     authority: str
@@ -30,6 +31,9 @@ class PolitenessLine(msgspec.Struct):
     token: int
     capacity: int | UnsetType = UNSET
     digest: str | UnsetType = UNSET
+    robots_digest: str | UnsetType = UNSET
+    robots_line: int | UnsetType = UNSET
+    preferences: dict[str, str] | UnsetType = UNSET
 
 
 class _PageWithItems(msgspec.Struct):

@@ -43,7 +43,7 @@ from outrider.limits import (
     URL_BYTES_MAX,
 )
 from outrider.page import Page
-from outrider.robots import verdict_of_status
+from outrider.robots import preferences_of, verdict_of_status
 from outrider.url import UrlBatch
 from outrider.uses import NOTHING_SAID, Preferences
 
@@ -520,6 +520,7 @@ def politeness_of(visit: Visit, started: Instant, ended: Instant, took: float, e
     lease, response = visit.lease, visit.response
     before = lease.ended_before
     first = response.first_byte_at if response is not None else None
+    robots_digest, robots_line = lease.ruled_by or (UNSET, 0)
     line = PolitenessLine(
         *(lease.host, lease.authority, lease.url, str(lease.kind), rfc3339_exact(started)),
         rfc3339_exact(first) if first is not None else None,
@@ -531,6 +532,9 @@ def politeness_of(visit: Visit, started: Instant, ended: Instant, took: float, e
         *(visit.groups, visit.status, error, lease.token),
         lease.capacity if lease.capacity > 1 else UNSET,
         rules_digest(response.content) if response is not None and _is_rules(visit) else UNSET,
+        robots_digest,
+        robots_line or UNSET,
+        (lease.about_uses and preferences_of(lease.about_uses).uses) or UNSET,
     )
     return sealed(_encode(line))
 

@@ -10,6 +10,7 @@ from msgspec import UNSET
 
 from outrider.clock import Instant, rfc3339
 from outrider.journey import PageLine, Word
+from outrider.uses import NOTHING_SAID, Preferences
 
 
 def completed(text: bytes, new_links: int) -> bytes:
@@ -32,10 +33,18 @@ _NO_NEW_LINKS = b',"new_links":0}'
 
 
 def refusal(
-    url: str, now: Instant, *, outcome: Word, error: str | None, depth: int, referrer: str, priority: float
+    url: str,
+    now: Instant,
+    *,
+    outcome: Word,
+    error: str | None,
+    depth: int,
+    referrer: str,
+    priority: float,
+    preferences: Preferences = NOTHING_SAID,
 ) -> bytes:
     """A line of `pages.jsonl` for a URL that ends without a request: attempt 0, and null for the values of an
-    answer."""
+    answer. preferences: what its robots.txt says about its uses."""
     line = PageLine(
         url=url,
         outcome=outcome,
@@ -45,5 +54,6 @@ def refusal(
         referrer=referrer.encode("utf-8", "replace").decode() or None,
         priority=priority,
         attempt=0,
+        preferences=preferences if preferences.said else UNSET,
     )
     return msgspec.json.encode(line)

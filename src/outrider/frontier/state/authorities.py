@@ -155,6 +155,16 @@ class Authorities:
             found.append(self.rulebook.about_uses(authority.digest, url) if authority is not None and is_ruled else ())
         return found
 
+    def ruled_by(self, urls: Sequence[str]) -> Sequence[tuple[str, int] | None]:
+        """Returns for each URL the digest of its robots.txt and the number of the line that decides; None without
+        rules."""
+        found: list[tuple[str, int] | None] = []
+        for url, name in zip(urls, authorities_of(urls), strict=True):
+            authority = self.by_name.get(name)
+            is_ruled = authority is not None and authority.state == RobotsState.RULES
+            found.append(self.rulebook.ruled_by(authority.digest, url) if authority is not None and is_ruled else None)
+        return found
+
     def _known(self, name: str) -> Authority:
         """An authority that is a fact already. Raises KeyError."""
         if name not in self.by_name and len(self._tables.cold):

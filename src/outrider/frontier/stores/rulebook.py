@@ -14,6 +14,7 @@ any order, and checks at its end for names without a file (`missing`).
 
 from __future__ import annotations
 
+import hashlib
 import sys
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -57,7 +58,7 @@ class _RobotsFile:
     place: its place on disk; one of the two is set, except before its bytes have arrived. number: its place among the
     files that a checkpoint copies."""
 
-    __slots__ = ("cold", "crawl_delay", "number", "packed", "place", "rules", "size", "users")
+    __slots__ = ("cold", "crawl_delay", "name", "number", "packed", "place", "rules", "size", "users")
 
     def __init__(self) -> None:
         self.users = 0
@@ -68,6 +69,7 @@ class _RobotsFile:
         self.place: int | None = None
         self.rules: AgentRules | None = None
         self.crawl_delay: float | None = None  # None: not looked up yet
+        self.name: str | None = None  # None: not computed yet
 
     def memory_bytes(self) -> int:
         return (len(self.packed) if self.packed else 0) + (self.rules.memory_bytes if self.rules else 0)
@@ -280,6 +282,16 @@ class Rulebook:
             rules = Rules.parse(self.body(digest)).of(self.agent)
             self.keep(digest, rules)
         return rules.about_uses(url)
+
+    def ruled_by(self, digest: int, url: str) -> tuple[str, int] | None:
+        """Returns the name of a file, which is the digest of its bytes, and the number of its line that decides about a
+        URL, 0 if no line does; None for a file whose rules are not in memory."""
+        kept = self._files.get(digest)
+        if kept is None or kept.rules is None:
+            return None
+        if kept.name is None:
+            kept.name = f"sha256:{hashlib.sha256(self.body(digest)).hexdigest()}"
+        return kept.name, abs(kept.rules.verdict(url))
 
     def count(self, digest: int) -> int:
         """How many rules a file has for our agent, 0 where its rules are not in memory."""

@@ -28,6 +28,7 @@ from outrider.frontier.state.tables import Tables
 from outrider.frontier.state.url_table import KnownRows
 from outrider.journey import Line, Unique, Word
 from outrider.limits import ERROR_CLASSES_KEPT_MAX, ERROR_CLASSES_MAX, HOLDERS_NAMED_MAX, OWN_SLOT, TALLY_MAX
+from outrider.uses import NOTHING_SAID, Preferences
 
 Tokens = npt.NDArray[np.uint64]
 _CELLS_OF_RETURNS = tuple(attrgetter(field.name) for field in fields(Returns))
@@ -286,8 +287,16 @@ class Draft:
         self.add(Fact.LINE, (slot, token, STREAMS.index(stream), new_links, text))
         self.lines.append((stream, completed(text, new_links)))
 
-    def refusal(self, record: CardRecord, now: Instant, *, outcome: Word, error: str | None) -> None:
-        """Adds the line of a page that was not fetched."""
+    def refusal(
+        self,
+        record: CardRecord,
+        now: Instant,
+        *,
+        outcome: Word,
+        error: str | None,
+        preferences: Preferences = NOTHING_SAID,
+    ) -> None:
+        """Adds the line of a page that was not fetched. preferences: what its robots.txt says about its uses."""
         line = refusal(
             record.text,
             now,
@@ -296,6 +305,7 @@ class Draft:
             depth=record.depth,
             referrer=record.referrer,
             priority=record.priority,
+            preferences=preferences,
         )
         self.line(record.slot, 0, "pages", line, 0)
 

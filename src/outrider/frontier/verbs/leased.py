@@ -43,7 +43,7 @@ class LeasedColumns:
 
     __slots__ = (
         *("_about_uses", "_addresses", "_capacities", "_cards", "_deadline", "_ended", "_errands", "_first", "_gaps"),
-        *("_keys", "_not_before", "_of_callers", "_reasons", "_tables"),
+        *("_keys", "_not_before", "_of_callers", "_reasons", "_ruled_by", "_tables"),
     )
 
     def __init__(
@@ -72,6 +72,7 @@ class LeasedColumns:
         self._reasons = tables.hosts.reason[hosts]
         self._capacities = turns.capacities(queues)
         self._about_uses = tables.robots.about_uses(cards.urls())
+        self._ruled_by = tables.robots.ruled_by(cards.urls()) if turns.judges_errands else (None,) * len(hosts)
         self._addresses: Sequence[str | None] = (None,) * len(hosts)
         if tables.addresses.by_host or tables.addresses.left:
             self._addresses = tables.addresses.of_many(hosts, first)
@@ -146,6 +147,7 @@ class LeasedColumns:
             gap_reason=words,
             capacity=self._capacities,
             about_uses=self._about_uses,
+            ruled_by=self._ruled_by,
             **kept,
         )
         made = map(Lease, *map(columns.__getitem__, Lease.__struct_fields__))

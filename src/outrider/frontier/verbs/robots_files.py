@@ -47,7 +47,7 @@ from outrider.limits import (
     RESTS_PER_FRAME_MAX,
     RULES_READ_BYTES_AT_ONCE,
 )
-from outrider.robots import AgentRules, verdict_of_status
+from outrider.robots import AgentRules, preferences_of, verdict_of_status
 from outrider.url import authority_of, host_of
 from outrider.url.keys import has_host
 
@@ -187,7 +187,9 @@ class RobotsFiles(Part):
         draft.record(record, QUEUED)
         if first:
             draft.error(error)
-            draft.refusal(record, now, outcome=Word.ROBOTS, error=None if error == "robots" else error)
+            lines = self.tables.robots.rulebook.about_uses(authority.digest, record.url) if error == "use" else ()
+            error_told = None if error == "robots" else error
+            draft.refusal(record, now, outcome=Word.ROBOTS, error=error_told, preferences=preferences_of(lines))
 
     # -- parked URLs whose rules changed -------------------------------------------------------------------------------
 
