@@ -1,0 +1,130 @@
+"""A frontier that a process serves over gRPC: signals, kills, and connections that are cut or half-open."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from outrider import Frontier
+from outrider.errors import OutriderError, UnreachableError
+from outrider.journey import Code
+from servers.relay import LOOK_SECONDS, Relay
+from servers.test_serve import get
+
+PATIENCE_SECONDS = 60.0
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return listener.getsockname()[1]
+
+
+@pytest.fixture
+def served(tmp_path):
+    """Starts servers of one directory at one port. Each is ended by its id."""
+    running, port = [], free_port()
+
+    def start(*flags):
+        command = [sys.executable, "-m", "outrider", "serve", str(tmp_path / "crawl"), "--grpc", f"127.0.0.1:{port}"]
+        environment = {**os.environ, "OUTRIDER_DELAY": "0.3", "OUTRIDER_DELAY_FACTOR": "0"}
+        process = subprocess.Popen([*command, *flags], stderr=subprocess.PIPE, text=True, env=environment)
+        running.append(process)
+        line = process.stderr.readline()
+        assert "serving gRPC at" in line, line
+        return process, port
+
+    yield start
+    for process in running:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+        process.stderr.close()
+
+
+def connect(port):
+    return Frontier.connect(f"grpc://127.0.0.1:{port}", worker="ann", patience_seconds=PATIENCE_SECONDS)
+
+
+def urls(count, first=0):
+    return [f"http://h{number}.test/" for number in range(first, first + count)]
+
+
+def test_a_killed_server_has_all_that_it_answered_and_its_leases_continue(served):
+    process, port = served()
+    with connect(port) as frontier:
+        assert set(frontier.discover(urls(50))) == {Code.NEW}
+        leases = list(frontier.lease(20, ttl_seconds=300))
+        process.kill()
+        process.wait()
+        late = threading.Thread(target=served)  # while the client repeats its call
+        late.start()
+        assert list(frontier.report([one.done(links=[f"{one.url}next"]) for one in leases])) == ["ok"] * 20
+        late.join()
+        counts = frontier.statistics()["urls"]
+        assert (counts["done"], counts["queued"], counts["leased"]) == (20, 50, 0)
+
+
+def test_sigterm_ends_waits_accepts_reports_and_ends_with_4_where_work_is_left(served):
+    process, port = served("--drain", "30", "--http", "127.0.0.1:0")
+    http = process.stderr.readline().split()[-1]
+    with connect(port) as frontier:
+        frontier.discover(urls(2))
+        leases = list(frontier.lease(2, errands=True))
+        ended = []
+
+        def wait():
+            with (
+                Frontier.connect(f"grpc://127.0.0.1:{port}", patience_seconds=0) as other,
+                pytest.raises(OutriderError) as raised,
+            ):
+                other.lease(1, wait_seconds=60)
+            ended.append(raised.value)
+
+        waiting = threading.Thread(target=wait)
+        waiting.start()
+        while not get(f"{http}/api/v1/stats")["waiting_requests"]:
+            time.sleep(0.02)
+        process.send_signal(signal.SIGTERM)
+        waiting.join(20)
+        assert isinstance(ended[0], UnreachableError)
+        assert list(frontier.report([one.robots(404, b"") for one in leases])) == ["ok", "ok"]
+        assert process.wait(30) == 4
+
+
+@pytest.mark.parametrize("states", [("cut",), ("half", "cut")], ids=["cut", "half"])
+def test_connections_that_fail_lose_and_repeat_no_url(served, states):
+    _, port = served()
+    relay = Relay(port)
+    ended = threading.Event()
+
+    def fail():
+        while not ended.wait(0.2):
+            for state in (*states, "open"):
+                relay.state = state
+                ended.wait(3 * LOOK_SECONDS)
+
+    failing = threading.Thread(target=fail)
+    failing.start()
+    codes = []
+    try:
+        with connect(relay.port) as frontier:
+            for part in range(15):
+                codes += frontier.discover(urls(25, part * 25))
+                for lease in frontier.lease(5):
+                    codes += frontier.report([lease.done()]).outcomes
+    finally:
+        ended.set()
+        failing.join()
+        relay.close()
+    assert codes.count(Code.NEW) == 375
+    with connect(port) as frontier:
+        counts = frontier.statistics()["urls"]
+        assert counts["done"] == codes.count("ok") > 0
+        assert sum(counts.values()) == 375
