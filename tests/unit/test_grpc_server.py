@@ -17,6 +17,7 @@ from grpc_client import Client, discovered, info, known, serving
 from outrider import Frontier, Link
 from outrider.engine.protobuf import MalformedMessageError, Protocol
 from outrider.errors import SettingsError
+from outrider.service import grpc_server
 from outrider.service.access import Listening, TokenRoles
 from outrider.service.grpc_calls import ROLES
 from outrider.service.grpc_server import GrpcServer, check_native
@@ -166,6 +167,29 @@ def test_a_cancelled_call_is_forgotten_at_once():
             call.cancel()
         stop.set()
         assert client.ask("GetActive", seconds=5) == {"state": True}
+
+
+def test_a_client_may_have_only_so_many_calls_and_other_clients_do_not_notice(roles, monkeypatch):
+    monkeypatch.setattr(grpc_server, "CALLS_PER_CLIENT_MAX", 3)
+    with serving(roles=roles) as address:
+        work, stop = Client(address, token=TOKENS["work"]), threading.Event()
+        calls = [work.stream("PutURLs", (stop.wait(20) for _ in range(1))) for _ in range(3)]
+        other = Client(address, token=TOKENS["work"])
+        assert waited(lambda: code_of_stats(other) is grpc.StatusCode.RESOURCE_EXHAUSTED)
+        assert Client(address, token=TOKENS["read"]).ask("GetStats")["crawlID"] == "DEFAULT"
+        for call in calls:
+            call.cancel()
+        stop.set()
+        assert waited(lambda: code_of_stats(other) is None)
+
+
+def code_of_stats(client):
+    """The code of an error of `GetStats`; None without one."""
+    try:
+        client.ask("GetStats")
+    except grpc.RpcError as error:
+        return error.code()
+    return None
 
 
 def test_a_deadline_ends_a_call():

@@ -23,6 +23,7 @@ grpc_server.py     the loop behind gRPC: all streams in turns
 grpc_calls.py      the calls of URLFrontier with one request
 frontier_calls.py  the calls of outrider.v1.Frontier: requests of REST with their documents
 reflection.py      what tools such as grpcurl ask of a gRPC server
+open_calls.py      open calls, and how many each client has
 grpc_status.py     errors as status codes of gRPC
 crawl_server.py    the server of a crawl that fetches itself, on a thread of its own
 

@@ -16,7 +16,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from outrider.engine.owner import Frontier
@@ -38,6 +37,7 @@ from outrider.service.grpc_calls import (
     queue_key,
 )
 from outrider.service.grpc_status import GrpcError, GrpcStatus, status_of
+from outrider.service.open_calls import HandOut, OpenCall, OpenCalls
 from outrider.service.problems import Problem
 from outrider.service.reflection import Reflection
 from outrider.service.server_errands import OWN_KINDS, ServerErrands
@@ -50,6 +50,8 @@ MESSAGE_BYTES_MAX: Final = 4 << 20
 UNFINISHED_BYTES_MAX: Final = 128 << 20
 """The limit of the bytes of messages that have not arrived whole, for all calls together."""
 STREAMS_MAX: Final = 4_096
+CALLS_PER_CLIENT_MAX: Final = 4_096
+"""How many calls a client, a token, may have open over all of its connections."""
 CONNECTIONS_MAX: Final = 4_096
 LEASE_SECONDS: Final = 30
 """How long URLs are handed out for if the request says 0."""
@@ -66,33 +68,6 @@ _RAW, _ITEMS, _BATCHES = 0, 1, 2
 _LOG: Final = logging.getLogger("outrider.service")
 HEALTH: Final = "/grpc.health.v1.Health/Check"
 _SERVING: Final = b"\x08\x01"
-
-
-@dataclass(slots=True)
-class HandOut:
-    """A `GetURLs` call under way. left: how many queues more may contribute, None for any number; tokens: those of
-    its URLs in the order of their messages; crawls: those that are still to be asked."""
-
-    seconds: float
-    per_queue: int
-    left: int | None
-    key: str | None
-    crawls: list[str]
-    tokens: list[int] = field(default_factory=list)
-
-
-@dataclass(slots=True)
-class OpenCall:
-    """An open call. who: the client, as audit.jsonl names it. peer: its address; empty behind a proxy. gone: of a call
-    of `outrider.v1.Frontier`, set when the client is gone."""
-
-    name: str
-    who: str
-    ended: bool = False
-    answered: bool = False
-    hand_out: HandOut | None = None
-    peer: str = ""
-    gone: asyncio.Event | None = None
 
 
 class GrpcServer:
@@ -137,7 +112,7 @@ class GrpcServer:
         self.address = f"{listening.host}:{listening.port}"
         self._loop: asyncio.AbstractEventLoop | None = None
         self._errands: ServerErrands | None = None
-        self._open: dict[int, OpenCall] = {}
+        self._open = OpenCalls(CALLS_PER_CLIENT_MAX)
         self._pool = ThreadPoolExecutor(4, "outrider-grpc")
         self._room = threading.Condition()
         self._full: set[int] = set()  # lists that wait for room
@@ -208,15 +183,15 @@ class GrpcServer:
                 who = self._roles.check(header, Role.READ)
             else:
                 who = self._roles.check(header, ROLES[name]) if name in ROLES else ""
-        except Problem as problem:
-            self._finish(stream, problem)
+            self._open.add(stream, OpenCall(name, who, peer=peer))
+        except (Problem, GrpcError) as error:
+            self._finish(stream, error)
             return
-        self._open[stream] = OpenCall(name, who, peer=peer)
         if name in ("PutURLs", "PutDiscovered"):
             self.counts[f"{name}_calls"] += 1
 
     def _finish(self, stream: int, error: BaseException | None = None) -> None:
-        self._open.pop(stream, None)
+        self._open.pop(stream)
         if error is None:
             self._server.finish(stream, GrpcStatus.OK, "")
             return
@@ -237,7 +212,7 @@ class GrpcServer:
 
     def _forget(self, stream: int, sent: int) -> None:
         """A call was cancelled, broke, or is past its deadline: what did not reach it returns to its queue."""
-        call = self._open.pop(stream, None)
+        call = self._open.pop(stream)
         with self._room:
             self._full.discard(stream)
             self._room.notify_all()
