@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 import pytest
 
+from fake_web import answer
+from model.world import World
 from outrider import page
+from outrider.fetch.payment import payment_of
 from outrider.kernels import robots as twin
-from outrider.robots import Rules, header_directives, preferences_of, rules
+from outrider.robots import Rules, header_directives, opens_at, preferences_of, rules
+from outrider.robots.hours import Rate, windows_of
 from outrider.uses import USES
 
 pytestmark = pytest.mark.conformance
@@ -109,3 +114,61 @@ def test_a_wanted_use_is_refused_by_what_the_site_says(permission_cases):
         asked = preferences_of(robots).refused(given["use"]) is None
         kept = asked and preferences_of(robots, page_says, words).refused(given["use"]) is None
         assert right == {"asked": asked, "kept": kept}, case["id"]
+
+
+def test_answers_that_ask_for_payment_name_scheme_and_price(permission_cases):
+    for case in permission_cases["402"]:
+        given, right = case["input"], case["right"]
+        fields = tuple(map(tuple, given["headers"]))
+        told = payment_of(answer("http://a.test/p", given["status"], given["body"].encode(), fields))
+        if right["is"] != "payment":
+            assert None is told, case["id"]
+            continue
+        scheme, _, price = (told or "").partition(" ")
+        assert right["scheme"] == (scheme or None), case["id"]
+        assert right["price"] == (None if not price or price.startswith("(") else price), case["id"]
+
+
+def test_hosts_that_ask_for_payment_are_left_alone(permission_cases):
+    for case in permission_cases["402-host"]:
+        statuses, right = dict(case["input"]["pages"]), case["right"]
+        world = World(delay=1.0, delay_factor=0.0)
+        world.discover(*[f"http://a.test{path}" for path in statuses])
+        requests = 0
+        while world.ready_in() is not None:
+            for lease in world.lease(1):
+                requests += 1
+                status = statuses[lease.url.removeprefix("http://a.test")]
+                world.report(lease.gone(status=402, seconds=0.0) if status == 402 else lease.done(seconds=0.0))
+            world.clock.move(world.ready_in() or 0.0)
+        host, counts = world.frontier.host("a.test"), world.counts()
+        parked = "host" if host.paused else "path" if counts.get("parked") else "nothing"
+        assert (right["parked"], True) == (parked, requests <= right["requests_max"]), case["id"]
+        assert right.get("done", 0) == counts.get("done", 0), case["id"]
+
+
+def test_windows_of_visit_time_open_as_the_cases_say(permission_cases):
+    for case in permission_cases["visit-time"]:
+        now = _instant(case["input"]["now"])
+        found, right = opens_at(windows_of(case["input"]["values"]), now), case["right"]["opens_at"]
+        assert (None if right is None else _instant(right)) == found, case["id"]
+
+
+def test_rates_are_read_as_the_cases_say(permission_cases):
+    for case in permission_cases["request-rate"]:
+        given, right = case["input"], case["right"]
+        if "lines" in given:
+            text = "User-agent: *\n" + "\n".join(given["lines"])
+            assert right["gap_seconds"] == Rules.parse(text.encode()).gap("Outrider"), case["id"]
+            continue
+        found = Rate.of(given["value"])
+        window = None if found is None or found.window is None else [_clock(minute) for minute in found.window]
+        assert right == (None if found is None else {"gap_seconds": found.gap_seconds, "window": window}), case["id"]
+
+
+def _instant(text: str) -> int:
+    return int(datetime.fromisoformat(text).timestamp()) * 1_000_000
+
+
+def _clock(minute: int) -> str:
+    return f"{minute // 60:02d}{minute % 60:02d}"

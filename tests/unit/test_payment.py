@@ -34,11 +34,11 @@ def packed(offer: object) -> str:
         ({"crawler-price": "USD 0.01"}, b"", "crawler-price USD 0.01"),
         ({"crawler-price": " EUR 12 "}, b"", "crawler-price EUR 12"),
         ({}, b"", ""),
-        ({"payment-required": packed({"accepts": [OFFER]})}, b"", "x402 exact eip155:8453 10000 0xA0b8"),
+        ({"payment-required": packed({"accepts": [OFFER]})}, b"", "x402 10000 of 0xA0b8 on eip155:8453"),
         (
             {},
-            json.dumps({"accepts": [{"scheme": "exact", "network": "base", "maxAmountRequired": "7"}]}).encode(),
-            "x402 exact base 7",
+            json.dumps({"accepts": [{"network": "base", "maxAmountRequired": "7", "asset": "0x1"}]}).encode(),
+            "x402 7 of 0x1 on base",
         ),
         ({"payment-required": packed({"accepts": []})}, b"", "x402 (no offer)"),
     ],
@@ -88,9 +88,9 @@ def test_the_outcome_of_402_is_asks_payment():
     ("url", "place", "host"),
     [
         ("http://a.test/", "a.test/", "a.test"),
-        ("https://a.test:8443/news/1?x=/y", "a.test:8443/news", "a.test"),
-        ("http://a.test/page?id=7", "a.test/page", "a.test"),
-        ("http://[::1]:80/x/", "[::1]:80/x", "[::1]"),
+        ("https://a.test:8443/news/1?x=/y", "a.test:8443/news/", "a.test"),
+        ("http://a.test/page?id=/7", "a.test/", "a.test"),
+        ("http://[::1]:80/x/", "[::1]:80/x/", "[::1]"),
     ],
 )
 def test_the_first_part_of_a_path_is_its_place(url, place, host):
@@ -135,7 +135,7 @@ def test_three_answers_in_a_row_park_the_first_part_of_the_path(killed_at):
     assert 3 == len(asked(world, killed_at=killed_at))
     found = world.frontier.explain(f"{A}news/1000")
     assert ("parked", "payment") == (found.state, found.status.reason)
-    assert "a.test/news asks USD 0.01 a page: the last 3 answers were 402" in found.reason_text
+    assert "a.test/news/ asks USD 0.01 a page: the last 3 answers were 402" in found.reason_text
     assert "`outrider retry --error payment` queues it again" in found.reason_text
     assert "asks USD 0.01 a page" == world.frontier.host("a.test").payment
     told = world.frontier.statistics()["payments"]
@@ -160,6 +160,13 @@ def test_every_free_page_of_a_mixed_host_is_fetched(killed_at):
     paths = asked(world, paid, killed_at=killed_at)
     assert 40 == len([path for path in paths if path.startswith("free/")])
     assert dict.fromkeys(paid, 3) == {part: sum(path.startswith(part) for path in paths) for part in paid}
+
+
+def test_pages_in_the_root_are_no_part():
+    world = world_of(*[f"page?id={page}" for page in range(40)])
+    assert 12 == len(asked(world))
+    world = world_of(*[f"page?id={page}" for page in range(40)])
+    assert 40 == len(asked(world, ("page?id=3",)))  # ten in a row
 
 
 def test_a_page_in_between_resets_the_count():

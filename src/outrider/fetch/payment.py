@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from outrider.fetch.downloader import Response
-from outrider.limits import PAYMENT_FIELD_BYTES_MAX, PAYMENT_TEXT_MAX
+from outrider.limits import PAYMENT_FIELD_BYTES_MAX
 
 ASKS: Final = 402
 _PRICE: Final = re.compile(r"[A-Z]{3} [0-9]{1,12}(\.[0-9]{1,12})?")
@@ -25,9 +25,8 @@ _WORD: Final = re.compile(r"[!-~]{1,64}")
 class _Offer(msgspec.Struct):
     """One way to pay, as x402 describes it. Version 2 has `amount`, version 1 `maxAmountRequired`."""
 
-    scheme: str
     network: str
-    asset: str = ""
+    asset: str
     amount: str = ""
     max_amount: str = msgspec.field(default="", name="maxAmountRequired")
 
@@ -49,7 +48,8 @@ def payment_of(response: Response) -> str | None:
 
 
 def _asked(response: Response) -> str:
-    price = response.headers.get("crawler-price")
+    headers = response.headers
+    price = headers.joined("crawler-price") if "crawler-price" in headers.names else None
     if price is not None:
         return f"crawler-price {_price(price)}"
     offer = response.headers.get("payment-required")
@@ -76,7 +76,7 @@ def _offered_in_field(value: str) -> str:
 
 
 def _offered(body: bytes) -> str:
-    """Returns the first offer of x402: scheme, network, amount and asset."""
+    """Returns the first offer of x402: the amount in the smallest unit of its asset, the asset, the network."""
     if len(body) > PAYMENT_FIELD_BYTES_MAX:
         return "(an offer that is too long)"
     try:
@@ -86,10 +86,8 @@ def _offered(body: bytes) -> str:
     if not offers:
         return "(no offer)"
     first = offers[0]
-    words = [word for word in (first.scheme, first.network, first.amount or first.max_amount, first.asset) if word]
-    text = " ".join(words)
-    fits = len(text) <= PAYMENT_TEXT_MAX and all(map(_WORD.fullmatch, words))
-    return text if fits else "(an offer that cannot be read)"
+    words = (first.amount or first.max_amount, first.asset, first.network)
+    return "{} of {} on {}".format(*words) if all(map(_WORD.fullmatch, words)) else "(an offer that cannot be read)"
 
 
 def _unreadable(text: str) -> str:

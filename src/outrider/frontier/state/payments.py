@@ -83,10 +83,18 @@ class Payments(LatestRows[str, Payment]):
 
 
 def place_of(url: str) -> str:
-    """Returns authority and first part of the path of a canonical URL, without its query: `a.test/news`."""
+    """Returns authority and first part of the path of a canonical URL: `a.test/news/`. A page in the root has no such
+    part: `a.test/`."""
     authority, _, rest = url.partition("://")[2].partition("/")
-    part = rest.partition("?")[0].partition("/")[0]
-    return f"{authority}/{part}".encode()[:PAYMENT_PLACE_BYTES_MAX].decode("utf-8", "ignore")
+    part, slash, _ = rest.partition("?")[0].partition("/")
+    if not slash:
+        return f"{authority}/"
+    return f"{authority}/{part}".encode()[:PAYMENT_PLACE_BYTES_MAX].decode("utf-8", "ignore") + "/"
+
+
+def is_root(place: str) -> bool:
+    """Whether a place is that of the pages in the root, which are never parked as a part."""
+    return place.find("/") == len(place) - 1
 
 
 def host_of_place(place: str) -> str:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from outrider.frontier.format.facts import Fact
 from outrider.frontier.policy.block_detection import BlockSignal, Signals
-from outrider.frontier.state.payments import NO_PAYMENT, Payment, place_of
+from outrider.frontier.state.payments import NO_PAYMENT, Payment, is_root, place_of
 from outrider.frontier.state.url_table import OpenLeases
 from outrider.frontier.verbs.deciding import Part
 from outrider.frontier.verbs.draft import Draft
@@ -58,7 +58,7 @@ class Paying(Part):
         for row in np.flatnonzero(told).tolist():
             place = place_of(leases.cards.url(row))
             known = changed[place][1] if place in changed else payments.get(place)
-            new = _after(known, asks=bool(asks[row]), terms=outcomes.payments.get(row))
+            new = _after(known, asks=bool(asks[row]), counts=not is_root(place), terms=outcomes.payments.get(row))
             if new != known:
                 changed[place] = int(leases.cards.heads["slot"][row]), new
         self._add(draft, changed)
@@ -101,9 +101,10 @@ class Paying(Part):
             draft.add(Fact.PAYMENT, (slot, place, *astuple(payment)))
 
 
-def _after(known: Payment, *, asks: bool, terms: str | None) -> Payment:
-    """Returns the payment of a part after an answer. asks: whether it asks for payment."""
+def _after(known: Payment, *, asks: bool, counts: bool, terms: str | None) -> Payment:
+    """Returns the payment of a part after an answer. asks: whether it asks for payment. counts: whether the part may be
+    parked."""
     if asks:
-        in_row, asked = min(known.in_row + 1, _IN_ROW_MAX), known.asked + 1
+        in_row, asked = min(known.in_row + counts, _IN_ROW_MAX), known.asked + 1
         return replace(known, in_row=in_row, asked=min(asked, 2**32 - 1), terms=terms or "")
     return replace(known, in_row=0, charged=terms if terms is not None else known.charged)
