@@ -153,8 +153,8 @@ def _service(asked: str) -> Iterator[None]:
     cls=TopicOption,
     topic=SERVER,
     metavar="ADDR",
-    help="Serve the gRPC protocol of URLFrontier at HOST:PORT (docs/howto/grpc.md); without --http, only that."
-    "  [default: none]",
+    help="Serve gRPC at HOST:PORT: URLFrontier, and Outrider's own calls (docs/howto/grpc.md); without --http, only "
+    "that.  [default: none]",
 )
 @_access_options
 @click.option(

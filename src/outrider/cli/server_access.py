@@ -22,7 +22,7 @@ def asks_a_server(command: Callable[..., int]) -> Callable[..., int]:
         metavar="FILE",
         help="The file with the token of the server.  [default: the variable OUTRIDER_TOKEN]",
     )
-    @click.option("--ca", metavar="FILE", help="Certificates to trust for an https address (PEM).  [default: none]")
+    @click.option("--ca", metavar="FILE", help="Certificates to trust at an address with TLS (PEM).  [default: none]")
     @wraps(command)
     def with_access(token_file: str | None, ca: str | None, **words: Any) -> int:
         from outrider.crawl.questions.remote_queries import Access
