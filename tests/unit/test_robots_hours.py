@@ -151,6 +151,19 @@ def test_in_a_week_there_is_no_request_outside_of_the_hours_of_a_site():
     assert "visit_time" == explained.host.reason
 
 
+@pytest.mark.parametrize(
+    ("how", "given"), [({}, 1), ({"per_queue": 3, "ttl_seconds": 900}, 0), ({"per_queue": 3, "train_seconds": 0.0}, 1)]
+)
+def test_no_train_leaves_the_hours_of_a_site(how, given):
+    """Ten minutes before the end, at a gap of two minutes."""
+    world = World(robots="errands", visit_time="obey", delay=1.0, clock=Clock(at("2026-11-27T01:05:00")))
+    world.discover(*[f"{A}{page}" for page in range(40)])
+    (errand,) = world.lease(1, errands=True)
+    world.report(errand.robots(200, ROBOTS, seconds=0.1))
+    world.clock.move(121.0)
+    assert given == len(world.lease(5, **how))
+
+
 def test_by_default_the_hours_of_a_site_are_not_obeyed():
     world = World(robots="errands", delay=1.0, clock=Clock(at("2026-11-27T12:00:00")))
     world.discover(f"{A}1")

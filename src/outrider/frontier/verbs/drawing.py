@@ -523,9 +523,11 @@ class LeaseDraw:
                 clock.reason, good[place] = int(GapReason.HOURS), False
 
     def _open_until(self) -> Instant:
-        """Returns the instant until which a host must be open, so that no request is sent too late: the end of the
-        lease, or some seconds from now."""
-        return min(self._wish.before, self._wish.now + instant(VISIT_MARGIN_SECONDS)) - 1
+        """Returns the instant until which a host must be open, so that no request is sent too late: some seconds from
+        now, the end of the lease if that is earlier, and the end of a train."""
+        wish = self._wish
+        soon = min(wish.deadline, wish.now + instant(VISIT_MARGIN_SECONDS))
+        return (max(soon, wish.before) if wish.per_queue > 1 else soon) - 1
 
     def _rests_by_hours(self, host: int, stands: RobotsStanding) -> bool:
         """Whether a host rests because Visit-time names other hours."""
