@@ -42,7 +42,7 @@ GOOD = {
     "hosts": {"after": None, "limit": 10, "state": None},
     "urls": {"state": None, "host": None, "crawl": None, "key": None, "reason": None, "after": None, "limit": 10},
     "count": {"state": None, "host": None, "crawl": None, "key": None},
-    "make_crawl": {"name": "c", "unique": "url"},
+    "make_crawl": {"name": "c", "unique": "url", "order": "classes"},
     "pause": {"key": "a.com", "crawl": None},
     "resume": {"key": "a.com", "crawl": None},
     "block_until": {"until": NOW, "key": "a.com", "crawl": None},

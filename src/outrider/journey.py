@@ -143,6 +143,15 @@ class Unique(StrEnum):
     CALLER = "caller"
 
 
+class Order(StrEnum):
+    """The order of the URLs of a crawl: by classes of priorities, drawn with a bias; or exactly by integer priorities,
+    and among equal ones first come, first served, or last come, first served."""
+
+    CLASSES = "classes"
+    EXACT = "exact"
+    LIFO = "lifo"
+
+
 class Form(StrEnum):
     """How the values of a field of `Outcome` are checked and stored (frontier/verbs/outcome_columns.py), and their type
     over HTTP (engine/messages.py)."""
@@ -187,9 +196,10 @@ class OutcomeField:
 class Link:
     """A URL from a page, a seed list or a caller.
 
-    `priority` is in [0, 1] (None: 0.5), `not_before` is an instant, `metadata` is a mapping of text to text or JSON
-    values that the lease returns. `discover` returns `over_limit` for a URL or metadata that is too long, and
-    refuses a key, crawl or referrer that is too long (docs/frontier.md has the limits).
+    `priority` is in [0, 1] (None: 0.5), or an integer in a crawl with an exact order (None: 0), `not_before` is an
+    instant, `metadata` is a mapping of text to text or JSON values that the lease returns. `discover` returns
+    `over_limit` for a URL or metadata that is too long, and refuses a key, crawl or referrer that is too long
+    (docs/frontier.md has the limits).
 
     unique_key: only for a crawl made with `unique="caller"`, where links with one unique key are the same URL. Without
     one, such a crawl compares key and URL, byte for byte.

@@ -775,6 +775,8 @@ def test_an_invalid_unique_key_is_refused_by_name_before_anything_is_logged(worl
         ("make_crawl", {"name": "c"}, "crawl 'c' was made with unique='caller', not 'url'"),
         ("make_crawl", {"name": "default", "unique": "caller"}, "was made with unique='url', not 'caller'"),
         ("make_crawl", {"name": "d", "unique": "both"}, "unique 'both': use one of url, caller"),
+        ("make_crawl", {"name": "d", "order": "fifo"}, "order 'fifo': use one of classes, exact, lifo"),
+        ("make_crawl", {"name": "c", "unique": "caller", "order": "lifo"}, "was made with order='classes', not 'lifo'"),
         ("make_crawl", {"name": ""}, "crawl"),
         ("status", {"url": {"unique_key": "aw=="}}, "crawl 'default' tells URLs apart"),
         ("reprioritise", {"urls": [{"unique_key": ""}], "priority": 0.5, "crawl": "c"}, "1 to 16,384 bytes"),

@@ -110,6 +110,52 @@ def test_a_queue_offered_for_another_crawl_leaves_the_first(kernel):
     assert (1, [], [1]) == (len(ready), rows(ready.draw(9, 0)), rows(ready.draw(9, 3)))
 
 
+def in_order(ready, crawl, *keys):
+    """Offers queues of a crawl with an exact order: (queue, due, order)."""
+    queues, dues, orders = zip(*keys, strict=True)
+    crawls = np.full(len(keys), crawl, np.uint32)
+    ready.offer_in_order(u32(*queues), crawls, np.array(dues, np.int64), np.array(orders, np.uint64))
+
+
+@BOTH
+def test_a_crawl_with_an_exact_order_is_drawn_by_due_and_order(kernel):
+    ready = kernel(1)
+    in_order(ready, 4, (5, -1, 9), (3, -(2**53), 2**63), (4, -1, 8), (6, 2**53, 0))
+    assert [3, 4, 5, 6] == rows(ready.draw(9, 4))
+    in_order(ready, 4, *((queue, -queue, 0) for queue in range(100)))
+    assert list(reversed(range(100))) == rows(ready.draw(100))
+
+
+@BOTH
+def test_a_queue_in_an_exact_order_gets_a_new_place_and_leaves_it(kernel):
+    ready = kernel(1)
+    in_order(ready, 0, (1, 5, 0), (2, 6, 0), (3, 7, 0))
+    in_order(ready, 0, (3, 1, 0), (1, 9, 0))
+    ready.withdraw(u32(2))
+    assert (2, [3, 1]) == (len(ready), rows(ready.draw(9, 0)))
+
+
+@BOTH
+def test_a_crawl_with_an_exact_order_has_its_turns_among_others(kernel):
+    ready = kernel(1)
+    offer(ready, [100, 101, 102], 1, 8)
+    in_order(ready, 0, (1, 3, 0), (2, 2, 0), (3, 1, 0))
+    assert [100, 3, 101, 2, 102, 1] == rows(ready.draw(9))
+
+
+@BOTH
+def test_a_refused_offer_in_order_offers_no_queue(kernel):
+    ready, dues, orders = kernel(1), np.zeros(1, np.int64), np.zeros(1, np.uint64)
+    for queues, crawls, message in [
+        (u32(1, 2), u32(0, 0), "2 queues and 1 dues"),
+        (u32(1), u32(0, 0), "1 queues and 2 crawls"),
+        (u32(2**32 - 1), u32(0), "queues: at 0 stands 4294967295"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            ready.offer_in_order(queues, crawls, dues, orders)
+    assert 0 == len(ready)
+
+
 @BOTH
 def test_the_same_seed_draws_the_same_urls(kernel):
     drawn = []

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from contract.kinds import NATIVE, NONE, WITHOUT_NATIVE, both, rows, u32
 from outrider.kernels.backlog import Backlog
-from outrider.kernels.card_layout import HEAD
+from outrider.kernels.card_layout import HEAD, ORDERED_LIFO
 from outrider.kernels.groups import Groups
 from outrider.kernels.host_cells import HOST
 from outrider.kernels.ready import Ready
@@ -110,6 +110,19 @@ def test_a_queue_is_offered_under_its_crawl_and_the_class_of_its_best_card(kerne
     hosts.put(30, klass=15)
     hosts.look(0, 1, 3)
     assert ([10], [30, 0]) == (rows(hosts.ready.draw(9, 3)), rows(hosts.ready.draw(9, 0)))
+
+
+@BOTH
+@pytest.mark.parametrize("shared", [False, True])
+def test_queues_of_a_crawl_with_an_exact_order_are_offered_by_due_and_order(kernel, shared):
+    hosts = Hosts(kernel)
+    for queue, due in ((0, -1), (10, -3), (30, -2)):
+        hosts.backlog.drain(queue, 9)
+        heads = np.zeros(1, HEAD)
+        heads["klass"], heads["due"] = ORDERED_LIFO, due
+        hosts.backlog.put(u32(queue), heads.tobytes(), b"", np.zeros(2, np.int64))
+    hosts.share(0, capacity=3).look_shared(0, 1, 3) if shared else hosts.look(0, 1, 3)
+    assert [10, 30, 0] == rows(hosts.ready.draw(9, 0))
 
 
 @BOTH

@@ -50,6 +50,7 @@ CRAWLS = [None, None, "other", "mine"]
 UNIQUE_KEYS = [None, None, b"1", b"2"]
 TEXTS = ["n0", "n1", HOSTS[1]]
 PRIORITIES = [0.03, 0.3, 0.5, 0.9]
+INTEGERS = [-(2**53), -3, 0, 1, 2, 1_000_000]
 ERRORS = ["timeout", "reset"]
 ADDRESSES = ["192.0.2.1", "192.0.2.2"]
 GAP = 4.0  # the gap of all hosts at one address, where they share a clock
@@ -78,6 +79,7 @@ class Crawl:
     deleted: bool = False
     said: Said = field(default_factory=Said)
     by_callers: bool = False
+    order: str = "classes"
 
 
 @dataclass(eq=False)
@@ -118,8 +120,11 @@ class Url:
         assert state in URL.after(self.state, event), f"{event} leads from {self.state} to {state}"
         self.state = state
 
-    def rank(self) -> tuple[int, int, int]:
-        return (-int(self.priority * 16), self.due, self.order)
+    def rank(self) -> tuple[float, int, int]:
+        order = self.queue.crawl.order
+        if order == "classes":
+            return (-int(self.priority * 16), self.due, self.order)
+        return (-self.priority, int(self.losses > 0), -self.order if order == "lifo" else self.order)
 
 
 @dataclass(eq=False)
@@ -329,7 +334,7 @@ class Model:
     # -- the three verbs
 
     def accept(
-        self, text: str, crawl: Crawl, *, key: str | None = None, priority: float = 0.5, due: int | None = None,
+        self, text: str, crawl: Crawl, *, key: str | None = None, priority: float | None = None, due: int | None = None,
         hops: int = 0, unique_key: bytes | None = None,
     ) -> str:  # fmt: skip
         if hops > REDIRECT_HOPS_MAX:
@@ -338,6 +343,8 @@ class Model:
         if (crawl, name) in self.urls:
             return "known"
         due = self.now if due is None else due
+        if priority is None:
+            priority = 0.5 if crawl.order == "classes" else 0
         queue = self.queue(crawl, key or key_of_text(text), host_of_text(text, key))
         self.order += 1
         url = Url(text, queue, self.order, due, priority, hops)
@@ -370,7 +377,7 @@ class Model:
                 link.url,
                 crawl,
                 key=link.key,
-                priority=link.priority or 0.5,
+                priority=link.priority,
                 due=link.not_before,
                 unique_key=link.unique_key,
             )
@@ -872,24 +879,30 @@ class History:
         soon = self.clock() + instant(self.rng.choice([-1.0, 3.0, 3.0, 100.0, 90_000.0]))
         return Link(
             self.of_crawl(crawl),
-            priority=self.rng.choice(PRIORITIES),
+            priority=self.priority(crawl),
             not_before=self.rng.choice([None, None, soon]),
             key=self.rng.choice(KEYS),
             crawl=crawl,
             unique_key=self.rng.choice(UNIQUE_KEYS) if known is not None and known.by_callers else None,
         )
 
+    def priority(self, crawl: str | None) -> float:
+        """A priority that fits a crawl."""
+        known = self.model.crawls.get(crawl or "default")
+        return self.rng.choice(PRIORITIES if known is None or known.order == "classes" else INTEGERS)
+
     def make_crawl(self) -> None:
-        """Makes a crawl, perhaps by unique keys, or one again that may have another rule."""
+        """Makes a crawl, perhaps by unique keys or with an exact order, or one again that may have other rules."""
         name, unique = self.rng.choice(["mine", "mine", "other"]), self.rng.choice(["caller", "caller", "url"])
-        unique = unique if name == "mine" else "url"
-        self.tell(name, unique)
+        unique, order = unique if name == "mine" else "url", self.rng.choice(["classes", "exact", "lifo"])
+        self.tell(name, unique, order)
         known = self.model.crawls.get(name)
-        if known is not None and known.by_callers != (unique == "caller"):
-            self.refused(lambda: self.frontier.make_crawl(name, unique=unique))
+        if known is not None and (known.by_callers, known.order) != (unique == "caller", order):
+            self.refused(lambda: self.frontier.make_crawl(name, unique=unique, order=order))
             return
-        assert (known is None) == self.frontier.make_crawl(name, unique=unique)
-        self.model.crawl(name).by_callers = unique == "caller"
+        assert (known is None) == self.frontier.make_crawl(name, unique=unique, order=order)
+        crawl = self.model.crawl(name)
+        crawl.by_callers, crawl.order = unique == "caller", order
 
     def discover(self) -> None:
         links = [self.link() for _ in range(self.rng.randrange(1, 8))]
@@ -1196,7 +1209,7 @@ class History:
     def reprioritise(self) -> None:
         crawl = self.rng.choice(CRAWLS)
         of = self.model.crawls.get(crawl or "default")
-        wishes = [(self.named(crawl), self.rng.choice(PRIORITIES)) for _ in range(self.rng.randrange(1, 6))]
+        wishes = [(self.named(crawl), self.priority(crawl)) for _ in range(self.rng.randrange(1, 6))]
         self.tell(crawl, *wishes)
         if of is None:
             self.refused(lambda: self.frontier.reprioritise(dict(wishes), crawl=crawl))
@@ -1221,7 +1234,7 @@ class History:
             names = [Model.name(of, name.url, name.key, None) if isinstance(name, Link) else name for name in names]
         urls = list(dict.fromkeys(names))
         at = self.rng.choice([None, self.clock() + instant(self.rng.choice([-1.0, 0.0, 0.5, 3.0, 60.0]))])
-        priority = self.rng.choice([None, *PRIORITIES])
+        priority = self.rng.choice([None, self.priority(crawl)])
         self.tell(crawl, at, priority, *urls)
         if of is None:
             self.refused(lambda: self.frontier.requeue(urls, at=at, priority=priority, crawl=crawl))
@@ -1242,7 +1255,7 @@ class History:
             unique_key = name.hex() if isinstance(name, bytes) else None
             state = self.rng.choice(["queued", "waiting", "done", "gone"])
             due = self.clock() + instant(self.rng.choice([-1.0, 2.0, 50.0])) if state == "waiting" else None
-            priority = self.rng.choice([None, *PRIORITIES])
+            priority = self.rng.choice([None, self.priority(crawl.name)])
             by = {"unique": "caller", "unique_key": unique_key} if crawl.by_callers else {"unique_key": None}
             of = {"url": url.text, "crawl": crawl.name, "key": url.queue.key, **by}
             records.append({**of, "state": state, "due": due, "priority": priority, "attempts": 1})
@@ -1352,14 +1365,14 @@ class History:
                 url.due,
                 url.attempts,
                 url.token,
-                int((url.priority or 0) * 16),
+                round(url.priority or 0, 6),
             )
             for url in frontier.urls(limit=1_000)
         }
         expected = {
             (crawl.name, name): (
                 *(url.state, url.queue.key, url.due if url.state == "waiting" else None, url.attempts),
-                *(tokens.get(id(url)), int(url.priority * 16)),
+                *(tokens.get(id(url)), round(url.priority, 6)),
             )
             for (crawl, name), url in model.urls.items()
         }

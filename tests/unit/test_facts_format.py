@@ -179,7 +179,7 @@ def test_numbers_of_facts_are_never_reused():
         32: "CARD", 33: "HEAD", 35: "LEASE", 36: "ERRAND", 37: "EXTEND", 38: "LOCATING",
         39: "QUEUED_ERRAND", 40: "LEASED_ERRAND", 41: "RETURNS",
         42: "ROBOTS_FILE", 43: "REQUEUE", 44: "CRAWL_UNIQUE", 45: "RESTED", 46: "SIGNALS", 47: "PAYMENT",
-        48: "LINE",
+        48: "LINE", 49: "CRAWL_ORDER",
     } == {int(kind): kind.name for kind in Fact}  # fmt: skip
 
 

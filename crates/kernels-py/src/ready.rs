@@ -35,6 +35,27 @@ impl Ready {
         Ok(())
     }
 
+    fn offer_in_order(
+        &mut self,
+        queues: &Bound<'_, PyAny>,
+        crawls: &Bound<'_, PyAny>,
+        dues: &Bound<'_, PyAny>,
+        orders: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        let (queues, crawls) = (rows(queues, "queues")?, rows(crawls, "crawls")?);
+        let (dues, orders) = (column::<i64>(dues, "dues")?, column::<u64>(orders, "orders")?);
+        for (name, length) in
+            [("crawls", crawls.len()), ("dues", dues.len()), ("orders", orders.len())]
+        {
+            same_length(("queues", queues.len()), (name, length))?;
+        }
+        let keys = dues.into_iter().zip(orders);
+        for ((queue, crawl), key) in queues.into_iter().zip(crawls).zip(keys) {
+            self.kernel.offer_in_order(queue, crawl, key);
+        }
+        Ok(())
+    }
+
     fn withdraw(&mut self, queues: &Bound<'_, PyAny>) -> PyResult<()> {
         for queue in rows(queues, "queues")? {
             self.kernel.withdraw(queue);

@@ -3,12 +3,14 @@
 //! Lists run through one table of those who stand, so every step costs the same however many do; whoever stands nowhere
 //! takes 4 bytes.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use crate::rows::{Rows, NONE};
 
 /// Classes 0 (last) to 15 (first).
 pub const CLASSES: usize = 16;
+/// The class of everybody in a crawl with an exact order: in the middle, so that other crawls and errands have their turns.
+pub const ORDERED_CLASS: u8 = 8;
 /// Every so many draws the one that has been ready longest is taken.
 const OLDEST_DRAW_EVERY: u64 = 8;
 
@@ -144,8 +146,37 @@ struct Ring {
 
 const EMPTY: Ring = Ring { first: NONE, last: NONE, turn_before: NONE, turn_after: NONE };
 
+/// What comes first in a crawl with an exact order: the smaller one.
+pub type Key = (i64, u64);
+
+/// The queues of a crawl with an exact order that stand, by the keys of their best cards.
+#[derive(Default)]
+struct Line {
+    first: BTreeSet<(Key, u32)>,
+    keys: HashMap<u32, Key>,
+}
+
+impl Line {
+    fn put(&mut self, queue: u32, key: Key) {
+        self.remove(queue);
+        self.keys.insert(queue, key);
+        self.first.insert((key, queue));
+    }
+
+    fn remove(&mut self, queue: u32) {
+        if let Some(key) = self.keys.remove(&queue) {
+            self.first.remove(&(key, queue));
+        }
+    }
+
+    fn best(&self) -> Option<u32> {
+        self.first.first().map(|&(_, queue)| queue)
+    }
+}
+
 /// One crawl's rings.
 struct View {
+    line: Option<Box<Line>>,
     rings: [Ring; CLASSES],
     filled: u32, // bit i: ring i has somebody
     oldest: u32,
@@ -212,6 +243,13 @@ impl Ready {
         self.enter_ring(slot, view, class);
     }
 
+    /// The queue of a crawl with an exact order stands, at the place of its best card.
+    pub fn offer_in_order(&mut self, queue: u32, crawl: u32, key: Key) {
+        self.offer(queue, crawl, ORDERED_CLASS);
+        let view = self.view(crawl);
+        self.views[view as usize].line.get_or_insert_with(Box::default).put(queue, key);
+    }
+
     /// The queue stands nowhere any more.
     pub fn withdraw(&mut self, queue: u32) {
         let slot = *self.slot_of.get(queue);
@@ -242,7 +280,8 @@ impl Ready {
             self.turns[class] = ring.turn_after;
             ring.first
         };
-        Some(self.take_out(slot))
+        let view = self.slots.at(slot).ring / CLASSES as u32;
+        Some(self.take_out(self.first_in_order(view).unwrap_or(slot)))
     }
 
     /// The next queue of one crawl, taken out.
@@ -251,10 +290,13 @@ impl Ready {
         if number == NONE {
             return None;
         }
-        let view = &mut self.views[number as usize];
-        if view.count == 0 {
+        if self.views[number as usize].count == 0 {
             return None;
         }
+        if let Some(slot) = self.first_in_order(number) {
+            return Some(self.take_out(slot));
+        }
+        let view = &mut self.views[number as usize];
         view.draws += 1;
         let slot = if view.draws % OLDEST_DRAW_EVERY == 0 {
             view.oldest
@@ -262,6 +304,12 @@ impl Ready {
             view.rings[class_drawn(view.filled, mixed(view.seed, view.draws))].first
         };
         Some(self.take_out(slot))
+    }
+
+    /// The slot that is next in a crawl with an exact order.
+    fn first_in_order(&self, view: u32) -> Option<u32> {
+        let queue = self.views[view as usize].line.as_ref()?.best()?;
+        Some(*self.slot_of.get(queue))
     }
 
     /// Whether the queue stands in a ring.
@@ -285,6 +333,7 @@ impl Ready {
             return known;
         }
         let view = View {
+            line: None,
             rings: [EMPTY; CLASSES],
             filled: 0,
             oldest: NONE,
@@ -309,7 +358,11 @@ impl Ready {
         self.leave_ring(slot);
         self.leave_ages(slot, number);
         self.count -= 1;
-        self.views[number as usize].count -= 1;
+        let view = &mut self.views[number as usize];
+        view.count -= 1;
+        if let Some(line) = &mut view.line {
+            line.remove(queue);
+        }
         self.slots.take_back(slot);
         *self.slot_of.place(queue) = NONE;
         queue

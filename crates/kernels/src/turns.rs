@@ -8,7 +8,7 @@ use std::collections::HashSet;
 
 use crate::backlog::{Backlog, Refusal};
 use crate::groups::Groups;
-use crate::ready::Ready;
+use crate::ready::{self, Ready, ORDERED_CLASS};
 use crate::rows::NONE;
 use crate::timetable::Timetable;
 
@@ -140,16 +140,28 @@ fn sorted_out(looks: Vec<Look>, now: i64, backlog: &Backlog) -> Result<Places, R
     Ok((out, due, later))
 }
 
-/// (queue, crawl, class) of each host that is due.
+/// What is offered of a host that is due.
+struct Offer {
+    queue: u32,
+    crawl: u32,
+    class: u8,
+    /// Of the best card, in a crawl with an exact order.
+    key: Option<ready::Key>,
+}
+
 fn offers_of(
     due: &[Look],
     columns: &Columns<'_>,
     backlog: &Backlog,
-) -> Result<Vec<(u32, u32, u8)>, Refusal> {
+) -> Result<Vec<Offer>, Refusal> {
     let queues: Vec<u32> = due.iter().map(|look| look.queue).collect();
     let mut offers = Vec::with_capacity(due.len());
-    for (&queue, class) in queues.iter().zip(backlog.best(&queues)?) {
-        offers.push((queue, u32::from_le_bytes(cell(columns.crawl, queue, "crawl")?), class));
+    for (&queue, (class, due, order)) in queues.iter().zip(backlog.best_keys(&queues)?) {
+        let crawl = u32::from_le_bytes(cell(columns.crawl, queue, "crawl")?);
+        let ordered = usize::from(class) >= ready::CLASSES;
+        let (class, key) =
+            if ordered { (ORDERED_CLASS, Some((due, order))) } else { (class, None) };
+        offers.push(Offer { queue, crawl, class, key });
     }
     Ok(offers)
 }
@@ -157,7 +169,7 @@ fn offers_of(
 /// Gives all their places: those that leave first, then those that are offered, then those that rest.
 fn place(
     out: &[Look],
-    offers: Vec<(u32, u32, u8)>,
+    offers: Vec<Offer>,
     later: &[Look],
     ready: &mut Ready,
     timetable: &mut Timetable,
@@ -166,8 +178,11 @@ fn place(
         ready.withdraw(look.queue);
         timetable.cancel(look.host);
     }
-    for (queue, crawl, class) in offers {
-        ready.offer(queue, crawl, class);
+    for Offer { queue, crawl, class, key } in offers {
+        match key {
+            None => ready.offer(queue, crawl, class),
+            Some(key) => ready.offer_in_order(queue, crawl, key),
+        }
     }
     timetable.touch(later.iter().map(|look| look.host));
     for look in later {
@@ -276,8 +291,8 @@ pub fn settle_shared(
         groups.forget(look.host);
     }
     let mut displaced = Vec::new();
-    for (look, &(_, crawl, class)) in due.iter().zip(&offers) {
-        groups.admit(look.host, class, &[crawl], now, &mut displaced);
+    for (look, offer) in due.iter().zip(&offers) {
+        groups.admit(look.host, offer.class, &[offer.crawl], now, &mut displaced);
     }
     for host in displaced.into_iter().filter(|&host| !groups.stands(host)) {
         let cells: [u8; HOST_BYTES] = cell(columns.cells, host, "cells")?;

@@ -33,6 +33,7 @@ from outrider.limits import (
     LEASE_SECONDS_MAX,
     NAME_CHARACTERS_MAX,
     PAYMENT_TEXT_MAX,
+    PRIORITY_WHOLE_MAX,
     RETRY_AFTER_SECONDS_MAX,
     SERVICE_BATCH_MAX,
     SERVICE_ROWS_MAX,
@@ -49,7 +50,8 @@ Name = Annotated[str, Meta(min_length=1, max_length=NAME_CHARACTERS_MAX)]
 Text = Annotated[str, Meta(max_length=SERVICE_TEXT_CHARACTERS_MAX)]
 Token = Annotated[int, Meta(ge=1, le=2**63 - 1)]
 Count = Annotated[int, Meta(ge=0, le=2**53)]
-Share = Annotated[float, Meta(ge=0, le=1)]
+Priority = Annotated[float, Meta(ge=-PRIORITY_WHOLE_MAX, le=PRIORITY_WHOLE_MAX)]
+"""From 0 to 1, or a whole number in a crawl with an exact order."""
 Micro = Annotated[int, Meta(ge=0, le=INSTANT_MAX)]
 Depth = Annotated[int, Meta(ge=0, le=65_535)]
 Status = Annotated[int, Meta(ge=100, le=999)]
@@ -65,7 +67,7 @@ class NewUrl(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
     (docs/revisits.md)."""
 
     url: str
-    priority: Share | None = None
+    priority: Priority | None = None
     source_url: str | None = None
     depth: Depth = 0
     discovered_at: datetime | None = None
@@ -86,7 +88,7 @@ class UrlNamed(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
     url: str = ""
     key: Text | None = None
     unique_key: bytes | None = None
-    priority: Share | None = None
+    priority: Priority | None = None
 
     def name(self) -> UrlName:
         """Returns the name as the library has it."""

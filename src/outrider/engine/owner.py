@@ -717,12 +717,13 @@ class Frontier:
 
     @served("work")
     @decision
-    def make_crawl(self, name: str, *, unique: str = "url") -> Verb[bool]:
+    def make_crawl(self, name: str, *, unique: str = "url", order: str = "classes") -> Verb[bool]:
         """Makes a crawl, and returns whether it is new. `discover` makes crawls by itself, with unique="url": URLs with
         one canonical spelling are the same. With unique="caller" the unique key of a link decides, or else its key and
-        its URL, byte for byte; scope, traps, rules of spelling and redirects do not apply there. Raises SettingsError
-        for a crawl that was made with another rule."""
-        return lambda m, now: m.operators.make_crawl(name, unique, now)
+        its URL, byte for byte; scope, traps, rules of spelling and redirects do not apply there. With order="exact" or
+        "lifo", priorities are integers that are obeyed exactly; among equal ones the first, or the last, comes first.
+        Raises SettingsError for a crawl that was made with other rules."""
+        return lambda m, now: m.operators.make_crawl(name, unique, order, now)
 
     @served("operate", order=True, host_order="pause")
     @decision

@@ -24,13 +24,16 @@ import numpy as np
 import numpy.typing as npt
 
 from outrider.errors import InvalidUrlError, SettingsError, shown
-from outrider.limits import CLASSES
+from outrider.journey import Order
+from outrider.kernels.card_layout import ORDERED, ORDERED_FIFO, ORDERED_LIFO
+from outrider.limits import CLASSES, PRIORITY_WHOLE_MAX
 from outrider.url import UrlBatch, host_of, normalize, registrable_domain
 from outrider.url.batch import Keys
 
 PRIORITY_DEFAULT: Final = 0.5
 SIGNAL_NEUTRAL: Final = 0.5
 """The value of an unknown part."""
+_ORDERED_CLASSES: Final[Mapping[Order, int]] = {Order.EXACT: ORDERED_FIFO, Order.LIFO: ORDERED_LIFO}
 DEPTH_DECAY: Final = 0.9
 """The depth part of a link, as a share of its page's."""
 HALF_LIFE_SECONDS: Final = 604_800.0
@@ -47,18 +50,46 @@ def class_of(priority: float) -> int:
     return min(CLASSES - 1, int(priority * CLASSES))
 
 
+def class_in(order: Order, priority: float) -> int:
+    """Returns the class of a priority in a crawl with this order."""
+    return _ORDERED_CLASSES[order] if order in _ORDERED_CLASSES else class_of(priority)
+
+
+def class_again(klass: int, priority: float) -> int:
+    """Returns the class of a URL that had one and gets another priority."""
+    return klass if klass >= ORDERED else class_of(priority)
+
+
 def classes_of(priorities: Floats) -> npt.NDArray[np.uint8]:
     """Returns the class of each of many priorities, shape (n,)."""
     return np.minimum(priorities * CLASSES, CLASSES - 1).astype(np.uint8)
 
 
-def checked(priority: float | None) -> float:
-    """Returns the priority as a float. Raises SettingsError for a value that is not a number in [0, 1]."""
+def default_in(order: Order) -> float:
+    """Returns the priority of a URL without one, in a crawl with this order."""
+    return PRIORITY_DEFAULT if order is Order.CLASSES else 0.0
+
+
+def checked(priority: float | None, order: Order = Order.CLASSES) -> float:
+    """Returns the priority as a float. Raises SettingsError for a value that is not a number in [0, 1], or in a crawl
+    with an exact order, no whole number."""
     if priority is None:
-        return PRIORITY_DEFAULT
-    if not _is_share(priority):
+        return default_in(order)
+    if order is not Order.CLASSES and not _is_whole(priority):
+        raise SettingsError(
+            f'priority {shown(priority)}: in a crawl with order="{order}" it must be a whole number from '
+            f"{-PRIORITY_WHOLE_MAX} to {PRIORITY_WHOLE_MAX}"
+        )
+    if order is Order.CLASSES and not _is_share(priority):
         raise SettingsError(f"priority {shown(priority)}: it must be a number from 0 to 1")
     return float(priority)
+
+
+def possible(priority: float) -> float:
+    """Returns a priority that some crawl may have, unchanged. Raises SettingsError."""
+    if not _is_whole(priority):
+        checked(priority)
+    return priority
 
 
 # -- the protocol ------------------------------------------------------------------------------------------------------
@@ -447,6 +478,13 @@ def _half_life(seconds: float) -> float:
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds < math.inf:
         raise SettingsError(f"half_life_seconds {seconds!r}: it must be above 0")
     return float(seconds)
+
+
+def _is_whole(value: object) -> TypeGuard[float]:
+    """Whether an exact order has a place for this priority: a float has all whole numbers of its range."""
+    if not isinstance(value, int | float | np.integer | np.floating) or isinstance(value, bool):
+        return False
+    return bool(-PRIORITY_WHOLE_MAX <= value <= PRIORITY_WHOLE_MAX) and float(value).is_integer()
 
 
 def _is_share(value: object) -> TypeGuard[float]:

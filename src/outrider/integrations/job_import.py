@@ -6,7 +6,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
 
 from outrider.engine.owner import Frontier
@@ -49,7 +49,7 @@ def import_job(directory: str, job: str, spider: str) -> JobImported:
     found, source = JobImported(), JobDirectory(Path(job))
     with Frontier.open(directory, robots="caller") as frontier:
         check_identity(Path(directory), spider)
-        frontier.make_crawl(spider, unique="caller")
+        frontier.make_crawl(spider, unique="caller", order="lifo")
         links = _links(source, spider, found)
         while rows := list(islice(links, JOB_ROWS_PER_CALL)):
             found.codes.update(code.value for code in frontier.discover(rows))
@@ -68,8 +68,9 @@ def _processed(spider: str, fingerprint: bytes) -> dict[str, object]:
 
 
 def _links(source: JobDirectory, spider: str, found: JobImported) -> Iterator[Link]:
+    starts = count(1)
     for one in source.requests():
-        link = _link(one, spider)
+        link = _link(one, spider, starts)
         if isinstance(link, Link):
             yield link
             continue
@@ -78,12 +79,14 @@ def _links(source: JobDirectory, spider: str, found: JobImported) -> Iterator[Li
             found.faults.append((one.place, link))
 
 
-def _link(one: StoredRequest, spider: str) -> Link | str:
+def _link(one: StoredRequest, spider: str, starts: Iterator[int]) -> Link | str:
     """Returns the link of a request, or why it has none. Its key is its place, so that a repeated import adds none."""
     if one.values is None:
         return one.fault
     try:
         key = SINGLE + hashlib.blake2b(one.place.encode("utf-8", "surrogateescape"), digest_size=16).digest()
-        return link_of(one.values, spider, key)
+        meta = one.values.get("meta")
+        start = next(starts) if isinstance(meta, dict) and meta.get("is_start_request") else 0
+        return link_of(one.values, spider, key, start=start)
     except (UnstorableError, ValueError, TypeError) as error:
         return str(error)

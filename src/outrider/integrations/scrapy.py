@@ -218,6 +218,7 @@ class Scheduler(BaseScheduler):  # type: ignore[misc]  # as above
         self._kinds: set[str] = set()
         self._numbers = itertools.count()
         self._starts: Counter[bytes] = Counter()
+        self._start_numbers = itertools.count(1)
         self._methods: dict[Any, str] = {}
         self._slots: set[str] = set()
         self._delays: dict[str, float] = {}
@@ -288,7 +289,7 @@ class Scheduler(BaseScheduler):  # type: ignore[misc]  # as above
         try:
             if told.directory is not None:
                 check_identity(Path(told.directory), name, self._fingerprinter())
-            frontier.make_crawl(name, unique="caller")
+            frontier.make_crawl(name, unique="caller", order="lifo")
             if told.per_domain > 1 and (told.delay or told.address is not None):
                 frontier.set_limit(told.per_domain, crawl=name)
             if told.address is not None and told.delay:
@@ -405,14 +406,15 @@ class Scheduler(BaseScheduler):  # type: ignore[misc]  # as above
 
     def _noted(self, request: Any, *, filtered: bool, starts: bool) -> Noted:
         fingerprint = self.crawler.request_fingerprinter.fingerprint(request)
+        start = next(self._start_numbers) if request.meta.get("is_start_request") else 0
         if filtered and isinstance(self.df, DupeFilter):
             unique = FILTERED + fingerprint
-        elif starts and not filtered and request.meta.get("is_start_request"):
+        elif starts and not filtered and start:
             self._starts[fingerprint] += 1
             unique = START + self._starts[fingerprint].to_bytes(4, "big") + fingerprint
         else:
             unique = SINGLE + os.urandom(8) + fingerprint
-        link = link_of(self._values_of(request), self.spider.name, unique)
+        link = link_of(self._values_of(request), self.spider.name, unique, start=start)
         return Noted(link, partial(self._answered, request))
 
     def _values_of(self, request: Any) -> dict[str, Any]:

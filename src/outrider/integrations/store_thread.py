@@ -8,6 +8,7 @@ frame, then the other requests, and then leases. One sync serves all that was no
 
 from __future__ import annotations
 
+import heapq
 import logging
 import threading
 import time
@@ -83,7 +84,8 @@ class StoreThread:
         failed: Callable[[Exception], None],
     ) -> None:
         self.frontier, self.crawl = frontier, crawl
-        self.ready: deque[Lease] = deque()
+        self.ready: list[tuple[float, int, Lease]] = []
+        """A heap of the buffered leases, the highest priority first, among equal ones those of the newest turn."""
         self.answers: deque[tuple[Answer, Code]] = deque()
         self.error: Exception | None = None
         self.turns = 0
@@ -127,7 +129,7 @@ class StoreThread:
         with self._changed:
             if not self.ready:
                 return None
-            lease = self.ready.popleft()
+            lease = heapq.heappop(self.ready)[-1]
             self._events += 1
             if len(self.ready) <= self._ahead // 2:
                 self._changed.notify()
@@ -174,7 +176,7 @@ class StoreThread:
                         self._changed.wait(pause)
                 # Events of some milliseconds share a turn, because a turn costs the same for one page as for ten.
                 time.sleep(max(0.0, min(pause, began + INTEGRATION_TURN_SECONDS_MIN - time.monotonic())))
-            tokens = [lease.token for lease in self.ready]
+            tokens = [lease.token for *_, lease in self.ready]
             if tokens:
                 self.frontier.release(tokens)
         except Exception as error:
@@ -268,7 +270,8 @@ class StoreThread:
         if len(leases):
             self._open.update(dict.fromkeys(leases.tokens, now + self._lease_seconds / 2))
             with self._changed:
-                self.ready.extend(leases)
+                for number, lease in enumerate(leases, -self.turns * self._ahead):
+                    heapq.heappush(self.ready, (-lease.priority, number, lease))
                 self._events += 1
             return INTEGRATION_WAIT_SECONDS_MAX if len(leases) >= want else self._pause()
         if not self._open and not has_left(self.frontier, self.crawl):

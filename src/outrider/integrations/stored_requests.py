@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import json
-import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -17,7 +16,7 @@ import msgspec
 
 from outrider.errors import SettingsError
 from outrider.journey import Lease, Link
-from outrider.limits import JSON_DEPTH_MAX, STORED_REQUEST_BYTES_MAX
+from outrider.limits import JSON_DEPTH_MAX, PRIORITY_WHOLE_MAX, STORED_REQUEST_BYTES_MAX
 
 _REQUEST: Final = "request"
 """The name of the octets of a request in the metadata of its URL, as base64."""
@@ -46,6 +45,8 @@ _DEFAULTS: Final[Mapping[str, Any]] = {
     "cb_kwargs": {},
 }
 """The values that `scrapy.Request` has without being told."""
+_STARTS_PER_PRIORITY: Final = 1 << 20
+_PRIORITY_MAX: Final = PRIORITY_WHOLE_MAX // _STARTS_PER_PRIORITY - 1
 _INT_MIN, _INT_MAX = -(1 << 63), (1 << 64) - 1
 
 
@@ -53,8 +54,9 @@ class UnstorableError(ValueError):
     """A request cannot be stored."""
 
 
-def link_of(values: Mapping[str, Any], spider: str, unique_key: bytes) -> Link:
-    """Returns the link of a request, with its octets. Raises UnstorableError."""
+def link_of(values: Mapping[str, Any], spider: str, unique_key: bytes, *, start: int = 0) -> Link:
+    """Returns the link of a request, with its octets. start: the number of a start request, from 1 on. Raises
+    UnstorableError."""
     octets = packed(values)
     meta = values.get("meta") or {}
     depth = meta.get("depth", 0)
@@ -63,7 +65,7 @@ def link_of(values: Mapping[str, Any], spider: str, unique_key: bytes) -> Link:
         crawl=spider,
         unique_key=unique_key,
         key=meta.get("download_slot"),
-        priority=_share(values.get("priority", 0)),
+        priority=_rank(values.get("priority", 0), start),
         depth=depth if isinstance(depth, int) else 0,
         metadata={_REQUEST: base64.b64encode(octets).decode("ascii")},
     )
@@ -75,9 +77,11 @@ def values_of(lease: Lease) -> dict[str, Any] | None:
     return None if told is None else unpacked(base64.b64decode(str(told)))
 
 
-def _share(priority: int) -> float:
-    """Returns the place of an integer priority among the floats from 0 to 1: a higher one never has a lower place."""
-    return 0.5 + math.atan(priority / 4) / math.pi
+def _rank(priority: int, start: int) -> int:
+    """Returns the priority of a request in the frontier. As in Scrapy's queues, start requests come after the other
+    requests of their priority, the first one first, although the order of the crawl is last come, first served."""
+    level = max(-_PRIORITY_MAX, min(_PRIORITY_MAX, priority))
+    return level * _STARTS_PER_PRIORITY - min(start, _STARTS_PER_PRIORITY - 1)
 
 
 def packed(values: Mapping[str, Any]) -> bytes:

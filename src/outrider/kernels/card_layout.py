@@ -28,8 +28,8 @@ HEAD = np.dtype(
     }
 )
 """fingerprint: of the URL; queue: of (crawl, key, host); order: the number of its acceptance; due: an
-instant; klass: 0 to 15, the best first; the order within a queue is (-klass, due, order). flags: HAS_CONTENT, and the
-schedule. error:
+instant; klass: 0 to 15, the best first, or ORDERED_FIFO, ORDERED_LIFO; the order within a queue is (-klass, due,
+order). flags: HAS_CONTENT, and the schedule. error:
 the number of its class in the frontier's table of errors, 0 for no error. fetched: the time of its last answer, in
 whole seconds since `FETCHED_FROM`, 0 for never, or from a version that did not record it. Every byte has a name,
 because numpy copies and joins only bytes that belong to a field."""
@@ -42,6 +42,11 @@ OPAQUE = np.dtype((np.void, HEAD_BYTES))
 """A head as bytes: numpy copies the fields of records one by one."""
 
 ORDER_OFFSET, DUE_OFFSET, KLASS_OFFSET = 16, 24, 62
+ORDERED = 16
+"""Classes from here on are those of crawls with an exact order: ORDERED_FIFO, ORDERED_LIFO."""
+ORDERED_FIFO, ORDERED_LIFO = ORDERED, ORDERED + 1
+ORDERED_CLASS = 8
+"""The class with which such a crawl takes its turn among others."""
 NO_CLASS = 255
 """The class of a card that is not there."""
 HAS_CONTENT = 1

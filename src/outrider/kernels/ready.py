@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import bisect
 from collections import OrderedDict
 
-from outrider.kernels.columns import Column, classes_of, number, packed, rows, same_length
+from outrider.kernels.card_layout import ORDERED_CLASS
+from outrider.kernels.columns import Column, classes_of, column, number, packed, rows, same_length
 from outrider.limits import CLASSES, OLDEST_DRAW_EVERY
 
 _MASK = (1 << 64) - 1
@@ -24,6 +26,8 @@ class _View:
     def __init__(self, seed: int) -> None:
         self.seed, self.draws = seed, 0
         self.ages: OrderedDict[int, None] = OrderedDict()  # queues, ready longest first
+        self.line: list[tuple[int, int, int]] = []  # (due, order, queue) in a crawl with an exact order, the best first
+        self.keys: dict[int, tuple[int, int, int]] = {}  # the same by queue
 
     def number_of_draw(self) -> int:
         self.draws += 1
@@ -74,6 +78,22 @@ class Ready:
             view.ages[queue] = self._all.ages[queue] = None
             self._enter_ring(queue, crawl, klass)
 
+    def offer_in_order(self, queues: Column, crawls: Column, dues: Column, orders: Column) -> None:
+        """Offers queues of crawls with an exact order under ORDERED_CLASS: as the kernel's backlog has them, the queue
+        with the lowest due (i64), then with the lowest order (u64), is drawn first. A draw that chooses such a crawl
+        takes its first queue, and neither chance nor age changes that. A queue that was offered before gets its new
+        place. Raises ValueError as `offer`."""
+        numbers, of_crawls = rows(queues, "queues"), rows(crawls, "crawls")
+        times, places = column(dues, "<i8", "dues").tolist(), column(orders, "<u8", "orders").tolist()
+        for name, others in (("crawls", of_crawls), ("dues", times), ("orders", places)):
+            same_length("queues", len(numbers), name, len(others))
+        for queue, crawl, due, order in zip(numbers, of_crawls, times, places, strict=True):
+            self.offer(packed([queue], "<u4"), packed([crawl], "<u4"), bytes([ORDERED_CLASS]))
+            view = self._crawls[crawl]
+            _leave_line(view, queue)
+            view.keys[queue] = (due, order, queue)
+            bisect.insort(view.line, view.keys[queue])
+
     def withdraw(self, queues: Column) -> None:
         """Removes the queues (u32) from the rings; queues outside the rings are ignored."""
         for queue in rows(queues, "queues"):
@@ -87,7 +107,9 @@ class Ready:
             view = self._crawls.get(number(crawl, "u32", "crawl"))
         drawn: list[int] = []
         while view is not None and view.ages and len(drawn) < want:
-            drawn.append(self._next(view, crawl))
+            queue = self._next(view, crawl) if not view.line else view.line[0][2]
+            line = self._crawls[self._place[queue][0]].line
+            drawn.append(line[0][2] if line else queue)
             self._take_out(drawn[-1])
         return packed(drawn, "<u4")
 
@@ -112,7 +134,9 @@ class Ready:
     def _take_out(self, queue: int) -> None:
         if queue in self._place:
             del self._all.ages[queue]
-            del self._crawls[self._place[queue][0]].ages[queue]
+            view = self._crawls[self._place[queue][0]]
+            del view.ages[queue]
+            _leave_line(view, queue)
             self._leave_ring(queue)
 
     def _enter_ring(self, queue: int, crawl: int, klass: int) -> None:
@@ -125,6 +149,11 @@ class Ready:
         del ring[queue]
         if not ring:
             del self._rings[klass][crawl]
+
+
+def _leave_line(view: _View, queue: int) -> None:
+    if (key := view.keys.pop(queue, None)) is not None:
+        del view.line[bisect.bisect_left(view.line, key)]
 
 
 def _class_at(filled: int, ticket: int) -> int:

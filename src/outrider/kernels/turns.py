@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from outrider.kernels.backlog import Backlog
-from outrider.kernels.card_layout import NO_CLASS
+from outrider.kernels.card_layout import NO_CLASS, ORDERED, ORDERED_CLASS
 from outrider.kernels.columns import NONE, Column, Records, must_have, number, packed, records, rows
 from outrider.kernels.groups import Groups
 from outrider.kernels.host_cells import HOST
@@ -15,6 +15,8 @@ from outrider.kernels.timetable import Timetable
 
 _ROW = np.dtype("<u4")
 _INSTANT = np.dtype("<i8")
+_Offer = tuple[int, int, int, tuple[int, int]]
+"""Queue, crawl, class, and the due and order of its best card."""
 _Look = tuple[int, int, int]
 """Host, queue, and the end of the host's rest."""
 
@@ -92,7 +94,7 @@ def settle_shared_turns(
     groups.forget(packed([host for host, *_ in out + later], "<u4"))
     asking = packed([host for host, *_ in due], "<u4")
     went, gone = groups.admit(
-        asking, bytes(klass for *_, klass in offers), packed([of for _, of, _ in offers], "<u4"), now
+        asking, bytes(_class_of(klass) for _, _, klass, _ in offers), packed([of for _, of, *_ in offers], "<u4"), now
     )
     lost = [host for host, stands in zip(rows(gone, "gone"), groups.stands(gone), strict=True) if not stands]
     alone = [host for host in lost if not known["flags"][host] & odd_flags]
@@ -134,24 +136,30 @@ def _sorted_out(
     return out, due, later
 
 
-def _offers_of(due: list[_Look], crawls: Records, backlog: Backlog) -> list[tuple[int, int, int]]:
-    """(queue, crawl, class) of each host that is due."""
+def _offers_of(due: list[_Look], crawls: Records, backlog: Backlog) -> list[_Offer]:
+    """Returns what is offered of each host that is due."""
     for _, queue, _ in due:
         must_have(crawls, queue, "crawl")
-    best = backlog.best(np.array([queue for _, queue, _ in due], np.uint32))
-    return [(queue, int(crawls[queue]), klass) for (_, queue, _), klass in zip(due, best, strict=True)]
+    classes, dues, orders = backlog.best_keys(np.array([queue for _, queue, _ in due], np.uint32))
+    keys = zip(np.frombuffer(dues, np.int64).tolist(), np.frombuffer(orders, np.uint64).tolist(), strict=True)
+    return [
+        (queue, int(crawls[queue]), klass, key) for (_, queue, _), klass, key in zip(due, classes, keys, strict=True)
+    ]
 
 
-def _place(
-    out: list[_Look], offers: list[tuple[int, int, int]], later: list[_Look], ready: Ready, timetable: Timetable
-) -> None:
+def _class_of(klass: int) -> int:
+    return klass if klass < ORDERED else ORDERED_CLASS
+
+
+def _place(out: list[_Look], offers: list[_Offer], later: list[_Look], ready: Ready, timetable: Timetable) -> None:
     ready.withdraw(packed([queue for _, queue, _ in out], "<u4"))
     timetable.cancel(packed([host for host, *_ in out], "<u4"))
-    ready.offer(
-        packed([queue for queue, _, _ in offers], "<u4"),
-        packed([of for _, of, _ in offers], "<u4"),
-        bytes(klass for _, _, klass in offers),
-    )
+    for queue, crawl, klass, (due, order) in offers:
+        row, of = packed([queue], "<u4"), packed([crawl], "<u4")
+        if klass < ORDERED:
+            ready.offer(row, of, bytes([klass]))
+        else:
+            ready.offer_in_order(row, of, packed([due], "<i8"), packed([order], "<u8"))
     ready.withdraw(packed([queue for _, queue, _ in later], "<u4"))
     timetable.rest(packed([host for host, *_ in later], "<u4"), packed([until for *_, until in later], "<i8"))
 

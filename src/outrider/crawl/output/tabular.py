@@ -128,6 +128,7 @@ FRONTIER: Final = Shape(
         "url": "text",
         "crawl": "text",
         "unique": "text",
+        "order": "text",
         "key": "text",
         "state": "text",
         "reason": "text",

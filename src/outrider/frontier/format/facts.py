@@ -100,6 +100,7 @@ class Fact(IntEnum):
     SIGNALS = 46
     PAYMENT = 47
     LINE = 48
+    CRAWL_ORDER = 49
 
 
 Whole = TypeVar("Whole")
@@ -190,6 +191,7 @@ KINDS: dict[int, FactKind] = {
         _kind(Fact.CRAWL, "slot:u16 row:u32 name:text generation:u32"),
         # A kind of its own, so that older releases refuse a store with such a crawl, and open the others.
         _kind(Fact.CRAWL_UNIQUE, "slot:u16 row:u32 unique:text"),
+        _kind(Fact.CRAWL_ORDER, "slot:u16 row:u32 order:text"),
         _kind(Fact.CRAWL_RULES, "slot:u16 row:u32 state:u8"),
         _kind(Fact.HOLDER, "slot:u16 row:u32 name:text opening:u32"),
         _kind(Fact.SCOPE, "slot:u16 crawl:u32 url:text"),

@@ -29,6 +29,7 @@ from outrider.frontier.state.crawls import CrawlState
 from outrider.frontier.state.errand import CallersErrand, Errand
 from outrider.frontier.state.hosts import ASKED, GATED, GROUPED, MANY, NONE, RULED, QueueRules, Rows
 from outrider.frontier.state.tables import Tables
+from outrider.frontier.stores.tailed_backlog import DUE_BIAS
 from outrider.limits import LINE_LOOKED_AT_MAX, WAKES_PER_CALL_MAX
 from outrider.url import authority_of
 
@@ -224,11 +225,22 @@ class HostSchedule:
             self.ready.withdraw(np.array(withdrawn, np.uint32))
         if offered:
             some = np.array([queue for queue, _ in offered], np.uint32)
-            self.ready.offer(some, queues.crawl[some], np.array([klass for _, klass in offered], np.uint8))
+            self._offer(some, np.array([klass for _, klass in offered], np.uint8))
         if book is None:
             self.timetable.cancel(one)
         else:
             self.timetable.rest(one, np.array([book], np.int64))
+
+    def _offer(self, rows: Rows, classes: npt.NDArray[np.uint8]) -> None:
+        """Adds queues to the rings: of crawls with an exact order at the places of their best cards."""
+        crawls, orders = self._tables.queues.crawl[rows], self._tables.crawls.orders
+        if orders:
+            ordered = np.isin(crawls, list(orders))
+            keys = [self._tables.urls.backlog.best_key(queue) for queue in rows[ordered].tolist()]
+            dues, numbers = np.array([due - DUE_BIAS for _, due, _ in keys], np.int64), [order for *_, order in keys]
+            self.ready.offer_in_order(rows[ordered], crawls[ordered], dues, np.array(numbers, np.uint64))
+            rows, crawls, classes = rows[~ordered], crawls[~ordered], classes[~ordered]
+        self.ready.offer(rows, crawls, classes)
 
     def _look_at_line(self, host: int, now: Instant) -> tuple[int, Instant | None]:
         """Returns the best class among the errands of a host that may be leased now (-1 if there is no such errand),

@@ -1,5 +1,5 @@
-"""Crawls: their names, rows, states and scopes, and which of them are by unique keys. A row is never given to another
-crawl; a deleted crawl keeps it."""
+"""Crawls: their names, rows, states, orders and scopes, and which of them are by unique keys. A row is never given to
+another crawl; a deleted crawl keeps it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from outrider.frontier.format.facts import Fact, Row
-from outrider.journey import Unique
+from outrider.journey import Order, Unique
 from outrider.limits import DELETED_CRAWLS_NAMED_MAX, OWN_SLOT
 
 
@@ -34,7 +34,7 @@ class Crawls:
     """All crawls. names: (name, generation) by row, of the living crawls and the last deleted ones; rows: by name;
     next_row: one more than the highest row that a crawl ever had; gone: by row, whether the crawl was deleted; scope:
     by row, the seeds that widened it, in order; callers: the rows of crawls whose caller says which URLs are the
-    same."""
+    same; orders: by row, the exact orders."""
 
     def __init__(self) -> None:
         self.names: dict[int, tuple[str, int]] = {}
@@ -45,6 +45,7 @@ class Crawls:
         self.any_gone = False
         self.scope: dict[int, dict[str, None]] = {}
         self.callers: set[int] = set()
+        self.orders: dict[int, Order] = {}
         self._generation = 0  # the highest generation among crawls with forgotten names
         self._dead: OrderedDict[int, None] = OrderedDict()  # deleted crawls with names, the oldest first
 
@@ -67,6 +68,14 @@ class Crawls:
         if Unique(unique) is Unique.CALLER and not self.gone.take(row, mode="clip"):
             self.callers.add(row)
 
+    def _crawl_order(self, slot: int, row: int, order: str) -> None:
+        if Order(order) is not Order.CLASSES and not self.gone.take(row, mode="clip"):
+            self.orders[row] = Order(order)
+
+    def order_of(self, row: int) -> Order:
+        """The order of a crawl."""
+        return self.orders.get(row, Order.CLASSES)
+
     def of_callers(self, rows: npt.NDArray[Any]) -> npt.NDArray[np.bool_] | None:
         """Which of these crawls, by row, are by unique keys; None for none."""
         if not self.callers:
@@ -83,6 +92,7 @@ class Crawls:
             del self.rows[self.names[row][0]]
         self.scope.pop(row, None)
         self.callers.discard(row)
+        self.orders.pop(row, None)
         self.gone[row] = self.any_gone = True
         self._dead[row] = None
         while len(self._dead) > DELETED_CRAWLS_NAMED_MAX:
@@ -114,6 +124,7 @@ class Crawls:
         return [
             (Fact.CRAWL, [(own, row, *names[row]) for row in sorted(names)]),
             (Fact.CRAWL_UNIQUE, [(own, row, Unique.CALLER.value) for row in sorted(self.callers)]),
+            (Fact.CRAWL_ORDER, [(own, row, order.value) for row, order in sorted(self.orders.items())]),
             (Fact.CRAWL_RULES, [(own, row, state) for row in sorted(names) if (state := self.states[row])]),
             (Fact.SCOPE, [(own, crawl, url) for crawl, urls in self.scope.items() for url in urls]),
         ]

@@ -18,10 +18,11 @@ from outrider.clock import Instant
 from outrider.errors import DamagedStoreError
 from outrider.frontier.format.card_columns import Cards
 from outrider.frontier.format.facts import KINDS, UNFIT, Fact, TextColumn, Values, columns_of, decode, instant_of
+from outrider.frontier.priority import class_in
 from outrider.frontier.state.hosts import NONE, queue_hashes
 from outrider.frontier.state.tables import HOSTS, LEASES, OWN, RUNS, Tables
 from outrider.frontier.state.url_table import DONE, GONE
-from outrider.journey import Unique
+from outrider.journey import Order, Unique
 from outrider.kernels.card_layout import Heads
 from outrider.limits import LOST_URLS_NAMED_MAX, OWN_SLOT, RUN_BODY_BYTES_MAX
 from outrider.url import clock_host, host_of
@@ -200,7 +201,7 @@ class Salvage:
 
     def _row(self, kind: Fact, row: tuple[Any, ...]) -> None:
         tables = self._tables
-        if kind in (Fact.CRAWL, Fact.CRAWL_RULES, Fact.CRAWL_UNIQUE):
+        if kind in (Fact.CRAWL, Fact.CRAWL_RULES, Fact.CRAWL_UNIQUE, Fact.CRAWL_ORDER):
             if not self._lists:
                 self._crawls(row[1] + (kind != Fact.CRAWL))
         elif kind == Fact.ERROR:
@@ -251,12 +252,20 @@ class Salvage:
             self._crawls(int(heads["crawl"].max()) + 1)
             self._errors(int(heads["error"].max()) + 1)
             self._find_callers(cards)
+            self._find_orders(cards)
             unknown = tables.queues.find(np.ascontiguousarray(heads["queue"])) == NONE
             if unknown.any():
                 self._make(cards.filter(unknown))
         for heads in gone:
             heads["state"] = 0
             tables.urls.ledger.append_heads(heads)
+
+    def _find_orders(self, cards: Cards) -> None:
+        """Finds crawls with an exact order whose fact is lost: their cards have it as a class."""
+        for order in (Order.EXACT, Order.LIFO):
+            crawls = cards.heads["crawl"][cards.heads["klass"] == class_in(order, 0)]
+            for row in set(crawls.tolist()) - self._tables.crawls.orders.keys():
+                self._tables.apply(Fact.CRAWL_ORDER, columns_of([(OWN_SLOT, row, order.value)]))
 
     def _find_callers(self, cards: Cards) -> None:
         """Finds crawls by unique keys whose fact is lost: their fingerprints are not those of URLs."""

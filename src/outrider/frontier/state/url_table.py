@@ -31,7 +31,7 @@ from outrider.frontier.stores.calendar import Calendar
 from outrider.frontier.stores.ledger import Ledger
 from outrider.frontier.stores.tailed_backlog import TailedBacklog
 from outrider.journey import State
-from outrider.kernels.card_layout import HEAD, PLANNED, Heads
+from outrider.kernels.card_layout import HEAD, ORDERED, PLANNED, Heads
 from outrider.limits import CALENDAR_ROUNDS_MAX
 from outrider.storage.files import Files
 from outrider.storage.read_ahead import ahead
@@ -126,7 +126,7 @@ class UrlTable:
         self.ledger = ledger
         self.seen = SeenSet(tables.crawls.callers, scratch=scratch, bytes_max=seen_bytes_max)
         self.leases = kernels.Leases()
-        self.backlog = TailedBacklog(scratch, name="backlog", bytes_max=bytes_max)
+        self.backlog = TailedBacklog(scratch, name="backlog", bytes_max=bytes_max, orders=tables.crawls.orders)
         self._scratch = scratch
         self._began = began
         self.calendar = Calendar(scratch, name="calendar", now=began)
@@ -584,7 +584,7 @@ class UrlTable:
         heads = cards.changed()
         heads["state"] = QUEUED
         if classes is not None:
-            heads["klass"] = classes
+            heads["klass"] = np.where(heads["klass"] >= ORDERED, heads["klass"], classes)
         self.file(cards.with_heads(heads), np.full(len(cards), WAITING, np.uint8))
 
     def woken(self, heads: Heads, until: Instant) -> npt.NDArray[np.bool_]:
@@ -698,7 +698,8 @@ def set_queued(heads: Heads, due: Instant, priority: float, now: Instant) -> Non
     heads["state"], heads["reason"], heads["due"] = WAITING if due > now else QUEUED, 0, due
     heads["attempts"], heads["losses"] = 0, 0
     if not np.isnan(priority):
-        heads["priority"], heads["klass"] = priority, class_of(priority)
+        heads["priority"] = priority
+        heads["klass"] = np.where(heads["klass"] >= ORDERED, heads["klass"], class_of(priority))
 
 
 def _named(cards: Cards, wanted: Heads) -> Cards:

@@ -7,6 +7,7 @@ the ledger.
 
     ledger.py          the newest card of every URL ever accepted: memory, and sorted runs
     tailed_backlog.py  the cards of queued URLs: heads in memory, tails on disk
+    ordered_cards.py   cards of crawls with an exact order, as the backlog sorts them
     chunks.py          the pieces in which tails are on disk
     calendar.py        the cards that wait for an instant
     moved_cards.py     old copies of cards that are elsewhere now, which calendar and backlog drop when they meet them

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from outrider.frontier.format.card_columns import Cards
 from outrider.frontier.stores.moved_cards import MovedWaiting
 from outrider.frontier.stores.tailed_backlog import TailedBacklog
+from outrider.kernels.card_layout import ORDERED_LIFO
 from outrider.limits import (
     CALENDAR_COMING_CARDS_MAX,
     CALENDAR_MOVE_BUCKETS,
@@ -29,7 +30,8 @@ _NARROWEST_BITS = 20
 _LEVEL_BITS = 6
 _BUCKETS = 1 << _LEVEL_BITS  # buckets of one level
 _LEVELS = 8  # the widest buckets have 2^62 µs
-_CLASS_SHIFT = 60
+_CLASS_SHIFT = 58
+_CLASS_MAX = ORDERED_LIFO
 _ORDER_MAX = (1 << _CLASS_SHIFT) - 1
 _LOOK_CARDS = 64  # the first step reads this number of cards to see which are due
 _LEVEL_WHOLE = -1  # a bucket of this level (a minute) or a narrower one is moved whole if it can be
@@ -68,18 +70,18 @@ class Calendar:
 
     def put(self, cards: Cards, at: npt.NDArray[np.int64] | None = None) -> None:
         """Adds cards. at: the instants for which they wait, if not for their due; `due` returns the cards with these.
-        Raises ValueError when a class exceeds 15 or an order 2^60 - 1; nothing is added then."""
+        Raises ValueError when a class exceeds 17 or an order 2^58 - 1; nothing is added then."""
         if not len(cards):
             return
         heads = cards.heads.copy()
         if at is not None:
             heads["due"] = at
         orders, classes = heads["order"], heads["klass"]
-        if classes.max() > 15 or orders.max() > _ORDER_MAX:
+        if classes.max() > _CLASS_MAX or orders.max() > _ORDER_MAX:
             raise ValueError(f"a class of {classes.max()} or an order of {orders.max()} finds no place in a calendar")
         self._moved.put(cards.with_heads(heads))
         # The backlog sorts by class first; here due is first, so the class moves to the place of order.
-        heads["order"] = (np.uint64(15) - classes) << np.uint64(_CLASS_SHIFT) | orders
+        heads["order"] = (np.uint64(_CLASS_MAX) - classes) << np.uint64(_CLASS_SHIFT) | orders
         heads["klass"] = 0
         self._place(cards.with_heads(heads))
 
@@ -257,6 +259,6 @@ class Calendar:
 def _as_put(cards: Cards) -> Cards:
     """Cards with class and order as they were before `put`."""
     heads = cards.heads.copy()
-    heads["klass"] = np.uint64(15) - (heads["order"] >> np.uint64(_CLASS_SHIFT))
+    heads["klass"] = np.uint64(_CLASS_MAX) - (heads["order"] >> np.uint64(_CLASS_SHIFT))
     heads["order"] &= np.uint64(_ORDER_MAX)
     return cards.with_heads(heads)

@@ -11,7 +11,7 @@ import contextlib
 import itertools
 from array import array
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,8 @@ from outrider.errors import StoreFullError
 from outrider.frontier.format.card_columns import Cards
 from outrider.frontier.stores.chunks import CARDS_MAX, Packer, fingerprints_of, laid_out, read_out
 from outrider.frontier.stores.moved_cards import MovedCards
-from outrider.kernels.card_layout import NO_CLASS
+from outrider.frontier.stores.ordered_cards import plain_form, sorted_form
+from outrider.kernels.card_layout import NO_CLASS, ORDERED, ORDERED_CLASS
 from outrider.limits import (
     BACKLOG_ASIDE_CARD_BYTES,
     BACKLOG_ASIDE_CARDS_STEP,
@@ -44,15 +45,15 @@ from outrider.storage.scratch import PLACE_BITS, Scratch
 
 Rows = npt.NDArray[np.uint32]
 
-_DUE_BIAS = 1 << 63  # makes an int64 a u64 of the same order
+DUE_BIAS = 1 << 63  # makes an int64 a u64 of the same order
 _PLACES = (1 << PLACE_BITS) - 1
 _SWEEP_CARDS_FIRST = 1 << 10
 _SWEEP_KEEP = 2  # cards that remain of a swept queue, so that not every take reads the disk
 _TAILS_COMPARED_MAX = 8  # tails that are compared with all rows one by one: np.isin costs as much as nine
 
-_Key = tuple[int, int, int]
+Key = tuple[int, int, int]
 """(255 - class, due + 2^63, order): the smaller one is better."""
-_NOTHING: _Key = (256, 0, 0)
+_NOTHING: Key = (256, 0, 0)
 """A key worse than that of every card."""
 
 
@@ -64,16 +65,16 @@ class _Tail:
     def __init__(self) -> None:
         self.cards = 0
         self.refs = array("Q")
-        self.first: _Key = _NOTHING
+        self.first: Key = _NOTHING
 
     def __len__(self) -> int:
         return len(self.refs) // 3
 
-    def _key(self, at: int) -> _Key:
+    def _key(self, at: int) -> Key:
         refs = self.refs
         return refs[3 * at] >> PLACE_BITS, refs[3 * at + 1], refs[3 * at + 2]
 
-    def push(self, key: _Key, place: int) -> None:
+    def push(self, key: Key, place: int) -> None:
         self.refs.extend((key[0] << PLACE_BITS | place, key[1], key[2]))
         self._order(len(self) - 1)
         self.first = self._key(0)
@@ -144,14 +145,17 @@ class TailedBacklog:
         head_cards_max: int = BACKLOG_HEAD_CARDS_MAX,
         bytes_max: int | None = None,
         chunk_cards: int = BACKLOG_CHUNK_CARDS,
+        orders: Collection[int] = (),
     ) -> None:
-        """Removes files `NAME-*.tail` that an earlier process left. Raises StoreError, ValueError."""
+        """Removes files `NAME-*.tail` that an earlier process left. orders: the crawls with an exact order, as the
+        caller has them. Raises StoreError, ValueError."""
         if head_cards_max < 1 or not 1 <= chunk_cards <= CARDS_MAX:
             raise ValueError(f"a head of {head_cards_max} cards and chunks of {chunk_cards} cannot be kept")
         self._name = name
         self._head_cards_max = head_cards_max
         self._chunk_cards = chunk_cards
         self._bytes_max = bytes_max
+        self._orders, self._ordered = orders, False
         self._kernel = kernels.Backlog()
         self._scratch = None if files is None else Scratch(files, name=name)
         self._packer = Packer()
@@ -180,6 +184,8 @@ class TailedBacklog:
         """Adds cards, each to the queue of its row. Raises ValueError, IndexError and DamagedStoreError before it adds
         a card, StoreFailedError after it has added all."""
         rows = _rows(queues)
+        if self._orders or self._ordered:
+            self._ordered, cards = True, sorted_form(cards)
         loaded = self._bring_aside(rows)
         self._put(rows, cards)
         self._settle(len(cards) + loaded)
@@ -194,7 +200,11 @@ class TailedBacklog:
         found, *columns = self._kernel.take(rows)
         if loaded:
             self._settle(loaded)
-        return np.frombuffer(found, np.bool_), Cards.of_columns(*columns)
+        return np.frombuffer(found, np.bool_), self._given(Cards.of_columns(*columns))
+
+    def _given(self, cards: Cards) -> Cards:
+        """Returns cards as callers have them."""
+        return plain_form(cards) if self._ordered else cards
 
     @property
     def kernel(self) -> kernels.Backlog:
@@ -211,6 +221,10 @@ class TailedBacklog:
         best = self._kernel.best(np.fromiter(here, np.uint32, len(here)))
         places = zip(here, best, strict=True)
         led = [queue for queue, klass in places if klass == NO_CLASS or klass < 255 - tails[queue].first[0]]
+        if self._ordered:
+            ordered = [queue for queue, klass in zip(here, best, strict=True) if ORDERED <= klass < NO_CLASS]
+            heads = self._head_keys(_rows(ordered))
+            led += [queue for queue, head in zip(ordered, heads, strict=True) if tails[queue].first < head]
         return np.isin(queues, led) if led else None
 
     def best(self, queues: npt.ArrayLike) -> npt.NDArray[np.uint8]:
@@ -222,7 +236,13 @@ class TailedBacklog:
             for row, tail in self._tails_of(rows):
                 klass = 255 - tail.first[0]
                 best[row] = klass if best[row] == NO_CLASS else max(klass, best[row])
-        return best
+        return np.where((best >= ORDERED) & (best < NO_CLASS), ORDERED_CLASS, best) if self._ordered else best
+
+    def best_key(self, queue: int) -> Key:
+        """Returns the key of the best card of one queue, on disk or in memory."""
+        (key,) = self._head_keys(_rows([queue]))
+        tail = self._tails.get(queue)
+        return key if tail is None else min(key, tail.first)
 
     def waiting(self, queues: npt.ArrayLike) -> Rows:
         """Returns the number of cards of each queue."""
@@ -241,6 +261,12 @@ class TailedBacklog:
         searches memory first, then the chunks of the queue on disk, one read each; of several cards with one
         fingerprint it removes the first. tails: whether it searches these chunks. Raises DamagedStoreError; then
         nothing is removed."""
+        found, cards = self._removed(queues, fingerprints, tails=tails)
+        return found, self._given(cards)
+
+    def _removed(
+        self, queues: npt.ArrayLike, fingerprints: npt.ArrayLike, *, tails: bool
+    ) -> tuple[npt.NDArray[np.bool_], Cards]:
         rows = _rows(queues)
         prints = np.ascontiguousarray(fingerprints, np.uint64)
         aside = self._bring_aside(rows)
@@ -281,6 +307,7 @@ class TailedBacklog:
         leads a chunk on disk is removed from that. The copy of another one stays there until its chunk is read. A card
         of a queue without a tail that is not in memory is nowhere. Raises DamagedStoreError."""
         rows, loaded = _rows(queues), 0
+        cards = sorted_form(cards) if self._ordered else cards
         for place, queue in enumerate(rows.tolist()):
             head, tail = cards.heads[place], self._tails.get(queue)
             at = tail.led_by(int(head["order"])) if tail is not None else None
@@ -316,7 +343,7 @@ class TailedBacklog:
         cards = Cards.of_columns(*verb(queue, most))
         if loaded:
             self._settle(loaded)
-        return cards
+        return self._given(cards)
 
     def unload(self, queue: int, most: int) -> Cards:
         """Removes and returns some cards of one queue, unordered, at the least cost: at least one if there is one, and
@@ -337,7 +364,7 @@ class TailedBacklog:
         if count < most:
             parts.append(Cards.of_columns(*self._kernel.drain(queue, most - count)))
         self._collect()
-        return Cards.concatenate(parts)
+        return self._given(Cards.concatenate(parts))
 
     def drop(self, queue: int) -> int:
         """Forgets every card of one queue. Returns how many there were."""
@@ -473,14 +500,14 @@ class TailedBacklog:
                 loaded += self._bring(queue, count)
         return loaded
 
-    def _head_keys(self, rows: Rows) -> list[_Key]:
+    def _head_keys(self, rows: Rows) -> list[Key]:
         """The key of the best card in memory, for each queue."""
         classes, dues, orders = self._kernel.best_keys(rows)
         numbers = zip(
             classes, np.frombuffer(dues, np.int64).tolist(), np.frombuffer(orders, np.uint64).tolist(), strict=True
         )
         return [
-            _NOTHING if klass == NO_CLASS else (255 - klass, due + _DUE_BIAS, order) for klass, due, order in numbers
+            _NOTHING if klass == NO_CLASS else (255 - klass, due + DUE_BIAS, order) for klass, due, order in numbers
         ]
 
     def _bring(self, queue: int, most: int) -> int:
@@ -497,7 +524,7 @@ class TailedBacklog:
                     (worst,) = self._head_keys(row)
                 else:
                     last = Cards.of_columns(*self._kernel.peek(queue, most)).heads[-1]
-                    worst = (255 - int(last["klass"]), int(last["due"]) + _DUE_BIAS, int(last["order"]))
+                    worst = (255 - int(last["klass"]), int(last["due"]) + DUE_BIAS, int(last["order"]))
                 if worst < tail.first:
                     break
             # One chunk at a time, the best first, until no chunk can contain a better card.
@@ -695,5 +722,5 @@ def _rows(queues: npt.ArrayLike | Sequence[int]) -> Rows:
     return np.ascontiguousarray(queues, np.uint32)
 
 
-def _key_of(head: Any) -> _Key:
-    return 255 - int(head["klass"]), int(head["due"]) + _DUE_BIAS, int(head["order"])
+def _key_of(head: Any) -> Key:
+    return 255 - int(head["klass"]), int(head["due"]) + DUE_BIAS, int(head["order"])

@@ -20,7 +20,7 @@ from outrider.frontier.format.constant import constant_column
 from outrider.frontier.format.facts import KINDS, Fact
 from outrider.frontier.policy.grouping import address_of
 from outrider.frontier.verbs.arrivals import NO_DATE, NO_DUE, UNREADABLE
-from outrider.journey import LINK_FIELDS, Link, Outcome, RequestId, RobotsAnswer, Unique, UrlName, Verdict
+from outrider.journey import LINK_FIELDS, Link, Order, Outcome, RequestId, RobotsAnswer, Unique, UrlName, Verdict
 from outrider.limits import (
     ADDRESS_TEXT_MAX,
     CALL_ROWS_MAX,
@@ -28,6 +28,7 @@ from outrider.limits import (
     DEPTH_MAX,
     LEASE_SECONDS_MAX,
     NAME_CHARACTERS_MAX,
+    PRIORITY_WHOLE_MAX,
     REFERRER_BYTES_MAX,
     SLOTS,
     URL_BYTES_MAX,
@@ -282,7 +283,7 @@ def parcels(given: Sequence[Sequence[Any]]) -> list[Sequence[Any]]:
         name("the crawl of a parcel", text("the crawl of a parcel", crawl))
         name("the key of a parcel", text("the key of a parcel", key) or None)
         whole("the due date of a parcel", due, NO_DUE, INSTANT_MAX)
-        if not is_number(priority) or not 0 <= priority <= 1:
+        if not is_number(priority) or not abs(priority) <= PRIORITY_WHOLE_MAX:
             raise SettingsError(f"the priority of a parcel {shown(priority)}: it must be a number from 0 to 1")
         whole("the depth of a parcel", depth, 0, DEPTH_MAX)
         whole("the hops of a parcel", hops, 0, _HOPS_MAX)
@@ -368,6 +369,13 @@ def unique(value: object) -> Unique:
     return Unique(value)
 
 
+def order(value: object) -> Order:
+    """Returns the order of the URLs of a crawl."""
+    if not isinstance(value, str) or value not in set(Order):
+        raise SettingsError(f"order {shown(value)}: use one of {', '.join(Order)}")
+    return Order(value)
+
+
 def url_name(value: object) -> UrlName:
     """Returns the name of one URL: its text, its unique key as bytes, or a link with text and key."""
     if isinstance(value, Link):
@@ -437,9 +445,12 @@ def tokens(given: npt.ArrayLike) -> Uint64s:
     return found
 
 
-def ranks(batches: Sequence[UrlBatch], leasts: Sequence[int]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+def ranks(
+    batches: Sequence[UrlBatch], leasts: Sequence[int], ordered: Sequence[bool]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
     """Returns depth and priority of each link in columns, batch by batch. The depth is the least depth of the batch, or
-    the value in the column `depth` if it is larger. Without a column `priority` the priority is NaN."""
+    the value in the column `depth` if it is larger. Without a column `priority` the priority is NaN. ordered: whether
+    the crawl of a batch has an exact order."""
     sizes = list(map(len, batches))
     depths = constant_column(leasts[0], sum(sizes), "i8")
     if len(set(leasts)) > 1:
@@ -448,16 +459,27 @@ def ranks(batches: Sequence[UrlBatch], leasts: Sequence[int]) -> tuple[npt.NDArr
     if not any(links.columns for links in batches):
         return depths, priorities
     depths, priorities, start = depths.copy(), priorities.copy(), 0
-    for links, size in zip(batches, sizes, strict=True):
+    for links, size, exact in zip(batches, sizes, ordered, strict=True):
         some = slice(start, start + size)
         given = _column(links, "depth", "iu", DEPTH_MAX, "whole numbers")
         if given is not None:
             depths[some] = np.maximum(given.astype(np.int64), depths[some])
-        given = _column(links, "priority", "iuf", 1, "numbers")
+        given = _whole_column(links) if exact else _column(links, "priority", "iuf", 1, "numbers")
         if given is not None:
             priorities[some] = given
         start += size
     return depths, priorities
+
+
+def _whole_column(links: UrlBatch) -> npt.NDArray[Any] | None:
+    """Returns the priorities of links in columns, in a crawl with an exact order; None if there is no such column."""
+    given = links.columns.get("priority")
+    if given is None:
+        return None
+    some, most = given[links.valid], PRIORITY_WHOLE_MAX
+    if given.dtype.kind not in "iuf" or not ((some >= -most) & (some <= most) & (some == np.floor(some))).all():
+        raise SettingsError(f"the column `priority` of links: it must contain whole numbers from {-most} to {most}")
+    return given
 
 
 def _column(links: UrlBatch, name: str, kinds: str, most: int, what: str) -> npt.NDArray[Any] | None:

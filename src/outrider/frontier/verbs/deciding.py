@@ -18,7 +18,7 @@ from outrider.frontier.policy.budgets import Budgets
 from outrider.frontier.policy.frontier_settings import FrontierSettings
 from outrider.frontier.policy.grouping import Grouping
 from outrider.frontier.policy.network import Network
-from outrider.frontier.priority import class_of
+from outrider.frontier.priority import class_again
 from outrider.frontier.schedule.cooling import Cooling
 from outrider.frontier.schedule.host_schedule import HostSchedule
 from outrider.frontier.state.errand import Errand
@@ -291,7 +291,7 @@ class Core:
                 record.due, record.attempts, record.losses = max(record.due, due), 0, 0
                 record.state = WAITING if due > now else QUEUED
                 if not math.isnan(priority):
-                    record.priority, record.klass = priority, class_of(priority)
+                    record.priority, record.klass = priority, class_again(record.klass, priority)
             elif record.losses >= LEASES_LOST_MAX and not dead[row] and record.crawl not in callers:
                 draft.move(record, GONE, Reason.LOST, error="lost")
                 draft.error("lost")

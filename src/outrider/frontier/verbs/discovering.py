@@ -17,7 +17,7 @@ from outrider.frontier.format.card_records import CardRecord, KeptFields, extra_
 from outrider.frontier.format.constant import by_value, chosen, constant_column, is_constant
 from outrider.frontier.format.facts import Fact, Row, TextColumn, no_texts
 from outrider.frontier.format.metadata import metadata_bytes_max, packed
-from outrider.frontier.priority import PRIORITY_DEFAULT, Referrer, checked, name_of, priorities
+from outrider.frontier.priority import PRIORITY_DEFAULT, Referrer, checked, class_in, classes_of, name_of, priorities
 from outrider.frontier.state.hosts import (
     NONE,
     VOIDED,
@@ -35,8 +35,8 @@ from outrider.frontier.verbs.arrivals import LINK_BYTES, NO_DUE, Arrival, Arriva
 from outrider.frontier.verbs.deciding import CODE_NUMBERS, CODES, KNOWN, NEW, Core, Part, bounded, codes_of
 from outrider.frontier.verbs.draft import Draft
 from outrider.frontier.verbs.trapping import Trapping
-from outrider.journey import Code, Link, RequestId, Unique
-from outrider.kernels.card_layout import HEAD
+from outrider.journey import Code, Link, Order, RequestId, Unique
+from outrider.kernels.card_layout import HEAD, ORDERED
 from outrider.limits import (
     CALL_BYTES_PER_FRAME,
     CLASSES,
@@ -111,7 +111,7 @@ class Discovering(Part):
 
     def _links_in_columns(self, told: UrlBatch, urls: UrlBatch, draft: Draft, crawl: str | None = None) -> Arrivals:
         origins = [Origin(crawl=draft.crawl(crawl))]
-        depths, priorities = arguments.ranks([told], [0])
+        depths, priorities = arguments.ranks([told], [0], [origins[0].crawl in self.tables.crawls.orders])
         found = Arrivals.of_columns(urls, constant_column(0, len(urls), "i8"), origins, depths, priorities)
         return self._identified(found)
 
@@ -145,7 +145,7 @@ class Discovering(Part):
             origin_row,
             max(link.depth, origin.depth) if origin.page else link.depth,
             link.hops,
-            checked(link.priority) if link.priority is not None else None,
+            checked(link.priority, draft.order_of(crawl)) if link.priority is not None else None,
             link.not_before,
             crawl,
             link.key,
@@ -172,7 +172,9 @@ class Discovering(Part):
         parts = [self.of_links(wanted, origins, draft)] if wanted else []
         if columns:
             places, told = [of_row[row] for row, _ in columns], [urls for _, urls in columns]
-            depths, priorities = arguments.ranks(told, [origins[place].depth for place in places])
+            orders = self.tables.crawls.orders
+            ordered = [origins[place].crawl in orders for place in places]
+            depths, priorities = arguments.ranks(told, [origins[place].depth for place in places], ordered)
             batches = told
             if self._core.rules:
                 callers = self.tables.crawls.callers
@@ -525,9 +527,12 @@ class Discovering(Part):
             due = chosen(links.due, rows)
             heads["due"] = np.where(due == NO_DUE, draft.now, due)
             heads["state"] = np.where(heads["due"] > draft.now, WAITING, QUEUED)
-        priority = self._priorities(links, rows)
+        orders = draft.orders()
+        priority = self._priorities(links, rows, orders)
         heads["priority"] = priority
-        if is_constant(priority):
+        if orders:
+            heads["klass"] = _classes_by_crawl(priority, crawls, orders)
+        elif is_constant(priority):
             heads["klass"] = min(int(priority[0] * CLASSES), CLASSES - 1)
         else:
             heads["klass"] = np.minimum(priority * CLASSES, CLASSES - 1).astype(np.uint8)
@@ -610,7 +615,8 @@ class Discovering(Part):
             full = np.flatnonzero(over & (queues != NONE))
             for queue, some in by_value(queues[full]):
                 places = full[some]
-                victims = self._lowest(draft, queue, heads["klass"][places].tolist())
+                ranks = heads["priority" if heads["klass"][places[0]] >= ORDERED else "klass"][places]
+                victims = self._lowest(draft, queue, ranks.tolist())
                 for place, victim in zip(places.tolist(), victims, strict=True):
                     if victim is None:
                         continue
@@ -624,21 +630,23 @@ class Discovering(Part):
             draft.tally("refused", int(over.sum()))
         return bool(over.any())
 
-    def _lowest(self, draft: Draft, queue: int, classes: Sequence[int]) -> list[CardRecord | None]:
-        """Removes a queued URL for each new URL of one queue (`classes`): the URL that is drawn last, if its class is
-        lower; None if there is no such URL. It reads the queue once for all of them."""
+    def _lowest(self, draft: Draft, queue: int, ranks: Sequence[float]) -> list[CardRecord | None]:
+        """Removes a queued URL for each new URL of one queue: the URL that is drawn last, if its class (in an exact
+        order: its priority) is below the one in `ranks`; None if there is no such URL. It reads the queue once for all
+        of them."""
         backlog = self.tables.urls.backlog
         # In a long queue it compares only some cards on disk: reading all of them for one place costs too much.
         long = int(backlog.waiting(np.array([queue], np.uint32))[0]) > DROP_LOOKS_AT_CARDS
-        most = min(len(classes), DROP_LOOKS_AT_CARDS)
+        most = min(len(ranks), DROP_LOOKS_AT_CARDS)
         cards = backlog.unload(queue, most) if long else backlog.drain(queue, DROP_LOOKS_AT_CARDS)
         heads = cards.heads
-        last_first = np.lexsort((-heads["order"].astype(np.int64), -heads["due"], heads["klass"]))
-        found = heads["klass"][last_first].tolist()
+        name = "priority" if (heads["klass"] >= ORDERED).any() else "klass"
+        last_first = np.lexsort((-heads["order"].astype(np.int64), -heads["due"], heads[name]))
+        found = heads[name][last_first].tolist()
         victims: list[int | None] = []
         count = 0
-        for klass in classes:
-            lower = count < len(found) and found[count] < klass
+        for rank in ranks:
+            lower = count < len(found) and found[count] < rank
             victims.append(count if lower else None)
             count += lower
         stay = np.ones(len(cards), np.bool_)
@@ -649,13 +657,20 @@ class Discovering(Part):
         draft.drawn.append((np.full(count, queue, np.uint32), dropped))
         return [None if victim is None else CardRecord.of(dropped, victim) for victim in victims]
 
-    def _priorities(self, links: Arrivals, rows: npt.NDArray[np.intp]) -> npt.NDArray[np.float64]:
+    def _priorities(
+        self, links: Arrivals, rows: npt.NDArray[np.intp], orders: Mapping[int, Order]
+    ) -> npt.NDArray[np.float64]:
         """Returns the priority of each link, else that of the priority function, else the default."""
         function = self.settings.priority
-        if function is None and is_constant(links.priority) and np.isnan(links.priority[0]):
+        if function is None and not orders and is_constant(links.priority) and np.isnan(links.priority[0]):
             return constant_column(PRIORITY_DEFAULT, len(rows), "f8")
         told = links.priority[rows]
         open_ones = np.isnan(told)
+        if orders and open_ones.any():
+            # No function judges these: it returns no whole numbers.
+            ordered = open_ones & np.isin(links.crawl[rows], list(orders))
+            told = np.where(ordered, 0.0, told)
+            open_ones &= ~ordered
         if not open_ones.any():
             return told
         if function is None:
@@ -791,7 +806,8 @@ class Discovering(Part):
         crawls = {crawl: draft.crawl_name(crawl) for crawl in set(links.crawl[rows].tolist())}
         texts, odds, origins = urls.strings(rows), links.odd, links.origins
         told = links.priority[rows]
-        priorities = np.where(np.isnan(told), PRIORITY_DEFAULT, told).tolist()
+        ordered = np.isin(links.crawl[rows], list(self.tables.crawls.orders))
+        priorities = np.where(np.isnan(told), np.where(ordered, 0.0, PRIORITY_DEFAULT), told).tolist()
         columns = (links.crawl, links.origin, links.due, links.depth, links.hops, links.seed)
         for place, (crawl, origin_row, due, depth, hops, seed) in enumerate(
             zip(*(column[rows].tolist() for column in columns), strict=True)
@@ -892,6 +908,16 @@ class Discovering(Part):
         for row in rows:
             draft.add(Fact.DELIVERED, row)
         self._core.commit(draft, reserve=True)
+
+
+def _classes_by_crawl(
+    priority: npt.NDArray[np.float64], crawls: npt.NDArray[np.uint32], orders: Mapping[int, Order]
+) -> npt.NDArray[np.uint8]:
+    """Returns the class of each new URL, in stores that have crawls with an exact order."""
+    found = classes_of(np.clip(priority, 0.0, 1.0))
+    for crawl, order in orders.items():
+        found[crawls == crawl] = class_in(order, 0)
+    return found
 
 
 @lru_cache(maxsize=1_024)

@@ -5,8 +5,8 @@ If a call raises an error, its draft is dropped and the tables stay unchanged.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Set
-from dataclasses import fields
+from collections.abc import Iterable, Mapping, Set
+from dataclasses import dataclass, fields
 from itertools import count, repeat
 from operator import attrgetter
 from typing import Any, TypeAlias
@@ -26,7 +26,7 @@ from outrider.frontier.state.authorities import Authority
 from outrider.frontier.state.hosts import CELLS, RARE_CELLS, Rows
 from outrider.frontier.state.tables import Tables
 from outrider.frontier.state.url_table import KnownRows
-from outrider.journey import Line, Unique, Word
+from outrider.journey import Line, Order, Unique, Word
 from outrider.limits import ERROR_CLASSES_KEPT_MAX, ERROR_CLASSES_MAX, HOLDERS_NAMED_MAX, OWN_SLOT, TALLY_MAX
 from outrider.uses import NOTHING_SAID, Preferences
 
@@ -34,6 +34,14 @@ Tokens = npt.NDArray[np.uint64]
 _CELLS_OF_RETURNS = tuple(attrgetter(field.name) for field in fields(Returns))
 _Part: TypeAlias = tuple[Cards, Tokens, npt.NDArray[np.uint8], Rows | None]
 """Cards, the tokens of the leases that end, the states that the cards leave, the rows of their queues."""
+
+
+@dataclass(frozen=True, slots=True)
+class CrawlRules:
+    """The rules that a crawl has from its beginning."""
+
+    unique: Unique = Unique.URL
+    order: Order = Order.CLASSES
 
 
 class Clock(HostCells[int, float]):
@@ -66,7 +74,9 @@ class Draft:
         # removed from their queues, or from any places if the queue is None: they return if the log refuses the frame
         self.drawn: list[tuple[Rows | None, Cards]] = []
         self.barren: set[int] = set()  # rows of new crawls without a URL
-        self._crawls: dict[str, tuple[int, Unique | None]] = {}  # rows of new crawls, by name, and the rule of each
+        self._crawls: dict[
+            str, tuple[int, CrawlRules | None]
+        ] = {}  # rows of new crawls, by name, and the rules of each
         self.hosts_made: set[str] = set()  # names of hosts that an errand needs and that this call makes
         self.left: npt.NDArray[np.uint32] | None = None  # hosts of the page requests that this call ends, one for each
         self.crawl_delays: dict[int, float] = {}  # seconds, by host, of robots rules that this call brings
@@ -342,26 +352,36 @@ class Draft:
         """Whether a crawl has this name, or this call makes it."""
         return name in self._tables.crawls.rows or name in self._crawls
 
-    def make_crawl(self, name: str, unique: Unique) -> int:
+    def make_crawl(self, name: str, rules: CrawlRules) -> int:
         """Makes a crawl with a name that no crawl has, also without a URL. Returns its row."""
         row = self.crawl(name)
-        self._crawls[name] = row, unique
+        self._crawls[name] = row, rules
         return row
 
-    def crawl_by(self, name: str, unique: Unique) -> int:
-        """Returns the row of a crawl with this rule, a new row for a new name. Raises SettingsError for a crawl with
-        another rule."""
-        if not self.has_crawl(name) and unique is Unique.CALLER:
-            return self.make_crawl(name, unique)
+    def crawl_by(self, name: str, unique: Unique | None, order: Order | None = None) -> int:
+        """Returns the row of a crawl with these rules, a new row for a new name. A rule of None is that of the crawl.
+        Raises SettingsError for a crawl with other rules."""
+        rules = CrawlRules(unique or Unique.URL, order or Order.CLASSES)
+        if not self.has_crawl(name) and rules != CrawlRules():
+            return self.make_crawl(name, rules)
         row = self.crawl(name)
-        known = Unique.CALLER if row in self.callers() else Unique.URL
-        if known is not unique:
-            raise other_rule(name, known, unique)
+        known = CrawlRules(Unique.CALLER if row in self.callers() else Unique.URL, self.order_of(row))
+        check_rules(name, known, CrawlRules(unique or known.unique, order or known.order))
         return row
+
+    def orders(self) -> Mapping[int, Order]:
+        """Returns the exact orders of crawls by row, also of those that this call makes."""
+        known = self._tables.crawls.orders
+        new = {row: rules.order for row, rules in self._crawls.values() if rules and rules.order is not Order.CLASSES}
+        return known | new if new else known
+
+    def order_of(self, row: int) -> Order:
+        """Returns the order of a crawl, also of one that this call makes."""
+        return self.orders().get(row, Order.CLASSES)
 
     def callers(self) -> Set[int]:
         """Returns the rows of crawls by unique keys, also of those that this call makes."""
-        new = {row for row, unique in self._crawls.values() if unique is Unique.CALLER}
+        new = {row for row, rules in self._crawls.values() if rules is not None and rules.unique is Unique.CALLER}
         return self._tables.crawls.callers | new
 
     def drawn_again(self, before: Draft) -> dict[int, int]:
@@ -380,11 +400,13 @@ class Draft:
         queues = [columns[3] for columns, _ in self.columns.get(Fact.QUEUE, ())]
         named = {int(row) for column in queues for row in np.unique(column)}
         named |= {int(row[3]) for row in self.rows.get(Fact.QUEUE, ())}
-        for name, (row, unique) in self._crawls.items():
-            if row in named or name == "default" or unique is not None:
+        for name, (row, rules) in self._crawls.items():
+            if row in named or name == "default" or rules is not None:
                 self.add(Fact.CRAWL, (OWN_SLOT, row, name, self._tables.crawls.next_generation(name)))
-                if unique is Unique.CALLER:
-                    self.add(Fact.CRAWL_UNIQUE, (OWN_SLOT, row, unique.value))
+                if rules is not None and rules.unique is not Unique.URL:
+                    self.add(Fact.CRAWL_UNIQUE, (OWN_SLOT, row, rules.unique.value))
+                if rules is not None and rules.order is not Order.CLASSES:
+                    self.add(Fact.CRAWL_ORDER, (OWN_SLOT, row, rules.order.value))
             else:
                 self.barren.add(row)
         scopes = self.rows.pop(Fact.SCOPE, [])
@@ -412,12 +434,15 @@ class Draft:
         return row
 
 
-def other_rule(crawl: str, known: Unique, wanted: Unique) -> SettingsError:
-    """Returns the error for a crawl that was made with another rule."""
-    return SettingsError(
-        f"crawl {crawl!r:.200} was made with unique={known.value!r}, not {wanted.value!r}; use another name, or delete "
-        "the crawl first"
-    )
+def check_rules(crawl: str, known: CrawlRules, wanted: CrawlRules) -> None:
+    """Raises SettingsError for a crawl that was made with other rules."""
+    for rule in ("unique", "order"):
+        made, asked = getattr(known, rule), getattr(wanted, rule)
+        if made is not asked:
+            raise SettingsError(
+                f"crawl {crawl!r:.200} was made with {rule}={made.value!r}, not {asked.value!r}; use another name, or "
+                "delete the crawl first"
+            )
 
 
 def _joined(parts: list[_Part]) -> _Part:

@@ -32,6 +32,7 @@ from outrider.frontier.verbs.draft import Draft
 from outrider.frontier.verbs.paying import ERROR as PAYMENT
 from outrider.frontier.verbs.robots_files import RobotsFiles
 from outrider.frontier.verbs.trapping import Suspect, Trapping, TrialState
+from outrider.kernels.card_layout import ORDERED, ORDERED_CLASS
 from outrider.limits import BUDGET_REST_SECONDS, LEASE_BYTES_MAX, OLDEST_DRAW_EVERY, VISIT_MARGIN_SECONDS
 from outrider.local_hours import hours_of
 from outrider.robots import AgentRules, opens_at
@@ -299,11 +300,10 @@ class LeaseDraw:
 
     def _queue_of(self, host: int) -> int | None:
         """Returns the next queue of a host: the best class first, among equals the queue that was served longest
-        ago."""
+        ago. Among queues of one crawl with an exact order it is the one with the best card."""
         tables, queues, wish = self._tables, self._tables.queues, self._wish
         fair = self._is_fair_turn(host)
-        best: tuple[int, int, int] | None = None
-        chosen: int | None = None
+        candidates: list[tuple[tuple[int, int, int], int]] = []
         rows = list(tables.queues_of(host))
         busy = int(tables.hosts.in_flight[host])
         for queue, klass in zip(rows, tables.urls.backlog.best(np.array(rows, np.uint32)).tolist(), strict=True):
@@ -318,10 +318,11 @@ class LeaseDraw:
             at = self._turns.free_at(queue, 0)
             if at is None or at > wish.now:
                 continue
-            rank = (0 if fair else -klass, int(queues.served[queue]), queue)
-            if best is None or rank < best:
-                best, chosen = rank, queue
-        return chosen
+            candidates.append(((0 if fair else -klass, int(queues.served[queue]), queue), queue))
+        crawls = {int(queues.crawl[queue]) for _, queue in candidates}
+        if len(candidates) > 1 and len(crawls) == 1 and crawls <= tables.crawls.orders.keys():
+            candidates = [(tables.urls.backlog.best_key(queue), queue) for _, queue in candidates]
+        return min(candidates)[1] if candidates else None
 
     def _class_of(self, queue: int) -> int:
         return int(self._tables.urls.backlog.best(np.array([queue], np.uint32))[0])
@@ -431,7 +432,8 @@ class LeaseDraw:
         for place in np.flatnonzero(back).tolist():
             judgement, authority, _ = verdicts[place]
             if authority is not None:
-                self._turns.set_class(authority, max(authority.klass, int(cards.heads["klass"][place])))
+                klass = int(cards.heads["klass"][place])
+                self._turns.set_class(authority, max(authority.klass, klass if klass < ORDERED else ORDERED_CLASS))
                 idle = not pick.got[going[place]]
                 self._gate(int(hosts[place]), authority, idle=idle, unread=judgement is RobotsVerdict.READ)
         away: _Mask = ~(go | back)
@@ -595,6 +597,8 @@ class LeaseDraw:
         rule, klass = self._traps.judge(self._draft, slot, before, url, suspect, queue)
         if rule:
             return RobotsVerdict.TRAP, None, rule
+        if before >= ORDERED:
+            return _ALLOWED  # an exact order has no lower classes
         # A URL in a lower class returns only if its queue has better ones.
         falls = klass is not None and klass < self._class_of(queue) < EMPTY
         return (RobotsVerdict.LOWER, None, klass) if falls and klass is not None else _ALLOWED

@@ -19,7 +19,7 @@ from outrider.frontier.state.tables import rules_cells
 from outrider.frontier.verbs import arguments
 from outrider.frontier.verbs.deciding import Core, Part
 from outrider.frontier.verbs.discovering import Discovering
-from outrider.frontier.verbs.draft import Draft, other_rule
+from outrider.frontier.verbs.draft import CrawlRules, Draft, check_rules
 from outrider.frontier.verbs.robots_files import RobotsFiles
 from outrider.journey import Unique
 from outrider.limits import OWN_SLOT, WAKES_PER_CALL_MAX
@@ -263,18 +263,18 @@ class Operations(Part):
         self._core.commit(draft, reserve=True)
         return len(rows)
 
-    def make_crawl(self, name: str, unique: str, now: Instant) -> bool:
-        """Makes a crawl. Returns whether it is new. Raises SettingsError for a crawl with another rule."""
-        found, rule = crawl_name(name), arguments.unique(unique)
+    def make_crawl(self, name: str, unique: str, order: str, now: Instant) -> bool:
+        """Makes a crawl. Returns whether it is new. Raises SettingsError for a crawl with other rules."""
+        found, rules = crawl_name(name), CrawlRules(arguments.unique(unique), arguments.order(order))
         now = self._core.advance(now)
-        row = self.tables.crawls.rows.get(found)
+        crawls = self.tables.crawls
+        row = crawls.rows.get(found)
         if row is not None:
-            known = Unique.CALLER if row in self.tables.crawls.callers else Unique.URL
-            if known is not rule:
-                raise other_rule(found, known, rule)
+            unique_by = Unique.CALLER if row in crawls.callers else Unique.URL
+            check_rules(found, CrawlRules(unique_by, crawls.order_of(row)), rules)
             return False
         draft = self._core.draft(now)
-        draft.make_crawl(found, rule)
+        draft.make_crawl(found, rules)
         self._core.commit(draft, reserve=True)
         return True
 

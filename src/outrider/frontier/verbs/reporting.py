@@ -154,13 +154,15 @@ class Reporting(Part):
     def _check(self, outcomes: OutcomeColumns, given: ByRow, extra: ByRow, now: Instant) -> None:
         """Checks all outcomes and links before the first of several frames, so that errors are raised before any
         change. Raises SettingsError."""
-        draft, origin = self._core.draft(now), Origin()
+        draft, orders = self._core.draft(now), self.tables.crawls.orders
         ends = self._settling.ends(outcomes, bodies=False)
         of_their_kinds(outcomes, ends, self.tables.crawls.callers)
-        for links in (*given.values(), *extra.values()):
+        crawls = np.where(ends.ended, ends.leases.cards.heads["crawl"], 0).tolist()
+        for row, links in (*given.items(), *extra.items()):
             bounded(len(links), "links of one outcome")
+            origin = Origin(crawl=crawls[row])
             if isinstance(links, UrlBatch):
-                arguments.ranks([links], [0])
+                arguments.ranks([links], [0], [origin.crawl in orders])
                 continue
             for link in links if isinstance(links, Sequence) else links.strings():
                 self._links.arrival(link, 0, origin, draft)

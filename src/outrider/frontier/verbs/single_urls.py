@@ -17,7 +17,7 @@ from outrider.errors import SettingsError, StoreFullError
 from outrider.frontier.format.card_columns import Cards
 from outrider.frontier.format.card_records import CardRecord
 from outrider.frontier.format.facts import Fact
-from outrider.frontier.priority import checked, class_of
+from outrider.frontier.priority import checked, class_in, possible
 from outrider.frontier.state.hosts import NONE
 from outrider.frontier.state.url_table import (
     DONE,
@@ -154,8 +154,9 @@ class SingleUrls(Part):
     ) -> list[State]:
         """Sets the priority of URLs, also of URLs on disk. Returns the state of each; unknown URLs stay unknown."""
         wishes = url_priorities(urls, priority)
-        values = np.array([wish for _, wish in wishes])
         row, now = self._begin(crawl, now)
+        order = self.tables.crawls.order_of(row)
+        values = np.array([checked(wish, order) for _, wish in wishes])
         mask, cards = self.found([url for url, _ in wishes], row)
         states = self.states_of(cards)
         values = values[mask]
@@ -165,7 +166,7 @@ class SingleUrls(Part):
 
         def change(heads: Heads) -> None:
             heads["priority"] = values[rows]
-            heads["klass"] = [class_of(value) for value in values[rows].tolist()]
+            heads["klass"] = [class_in(order, value) for value in values[rows].tolist()]
 
         self._change(self._core.draft(now), cards.take(rows), change)
         return _answers(mask, states)
@@ -178,8 +179,8 @@ class SingleUrls(Part):
         before."""
         names = requeued_urls(urls)
         at = None if at is None else arguments.until(at, "at")
-        wish = NO_PRIORITY if priority is None else checked(priority)
         row, now = self._begin(crawl, now)
+        wish = NO_PRIORITY if priority is None else checked(priority, self.tables.crawls.order_of(row))
         mask, cards = self.found(names, row)
         states = self.states_of(cards)
         due = now if at is None else max(at, now)
@@ -321,6 +322,7 @@ def url_priorities(urls: UrlPriorities, priority: float | None) -> list[tuple[Ur
         raise SettingsError(
             f"{len(wishes)} URLs in one call are too many; split it into calls of at most {CALL_ROWS_MAX}"
         )
-    if any(wish is None for _, wish in wishes):
+    given = [(url, possible(wish)) for url, wish in wishes if wish is not None]
+    if len(given) < len(wishes):
         raise SettingsError("reprioritise needs a priority, or a mapping of URLs to priorities")
-    return [(url, checked(wish)) for url, wish in wishes]
+    return given

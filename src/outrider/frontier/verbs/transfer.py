@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +24,7 @@ from outrider.frontier.format.card_records import CardRecord, number_bytes, real
 from outrider.frontier.format.constant import by_value
 from outrider.frontier.format.metadata import metadata_bytes_max, packed, unpacked
 from outrider.frontier.policy.revisit import codes_of, pauses_of
-from outrider.frontier.priority import checked, class_of
+from outrider.frontier.priority import checked, class_again, possible
 from outrider.frontier.state.hosts import NONE
 from outrider.frontier.state.rested import NOT_OVER
 from outrider.frontier.state.url_table import LEASED, QUEUED, STATES, UNKNOWN, WAITING, Reason
@@ -34,7 +34,7 @@ from outrider.frontier.verbs.deciding import Core, Part
 from outrider.frontier.verbs.discovering import Discovering
 from outrider.frontier.verbs.draft import Draft
 from outrider.frontier.verbs.single_urls import SingleUrls
-from outrider.journey import LINK_FIELDS, RECORD_FIELDS, Code, Form, Unique
+from outrider.journey import LINK_FIELDS, RECORD_FIELDS, Code, Form, Order, Unique
 from outrider.limits import (
     CALL_BYTES_PER_FRAME,
     CALL_ROWS_MAX,
@@ -102,6 +102,7 @@ class Transfer(Part):
             "url": record.text,
             "crawl": tables.crawls.name_of(record.crawl),
             "unique": Unique.CALLER.value if record.crawl in tables.crawls.callers else None,
+            "order": order.value if (order := tables.crawls.orders.get(record.crawl)) else None,
             "key": tables.queues.keys.get(queue) or key_of_name(host_of(record.url)),
             "state": STATES[QUEUED if record.state == LEASED else record.state].value,
             "reason": Reason(record.reason).name.lower() if record.reason else None,
@@ -217,7 +218,7 @@ class Transfer(Part):
             record.attempts, record.losses = told.attempts, told.losses
             arrival = found.arrivals[rows[row]]
             if arrival.priority is not None:
-                record.priority, record.klass = arrival.priority, class_of(arrival.priority)
+                record.priority, record.klass = arrival.priority, class_again(record.klass, arrival.priority)
             if records[rows[row]].get("metadata") is not None:
                 record.kept = replace(record.kept, metadata=arrival.metadata)
             draft.record(record, state, token=int(tokens[row]), whole=True)
@@ -469,12 +470,15 @@ def _error(value: object) -> str | None:
     return _text("error", value, ERROR_TEXT_MAX)
 
 
+_OfCrawl: TypeAlias = tuple[int, bool, Order | None]
+
+
 def checked_records(records: Iterable[Mapping[str, Any]]) -> Iterator[list[dict[str, Any]]]:
     """Yields the records in pieces as JSON has them, for a remote frontier. Raises SettingsError where `restore`
     does."""
     for piece in _pieces(records):
         for record in piece:
-            _arrival(record, lambda _, unique: (0, unique is Unique.CALLER))
+            _arrival(record, _crawl_elsewhere)
             _checked_record(record, 0)
         yield [{name: _sent(name, value) for name, value in record.items()} for record in piece]
 
@@ -488,14 +492,22 @@ def _sent(name: str, value: object) -> Any:
     return value
 
 
-def _crawl_of(draft: Draft, name: str | None, unique: Unique | None) -> tuple[int, bool]:
-    """Returns the row of the crawl of a record, and whether it is by unique keys. unique: as its record says, None for
-    the rule that the crawl has. Raises SettingsError for a crawl with another rule."""
-    row = draft.crawl(name) if unique is None else draft.crawl_by(name or "default", unique)
-    return row, row in draft.callers()
+def _crawl_of(draft: Draft, name: str | None, unique: Unique | None, order: Order | None) -> _OfCrawl:
+    """Returns the row of the crawl of a record, whether it is by unique keys, and its order. unique, order: as its
+    record says, None for the rule that the crawl has. Raises SettingsError for a crawl with another rule."""
+    told = unique is not None or order is not None
+    row = draft.crawl_by(name or "default", unique, order) if told else draft.crawl(name)
+    return row, row in draft.callers(), draft.order_of(row)
 
 
-def _arrival(told: Mapping[str, Any], crawl_of: Callable[[str | None, Unique | None], tuple[int, bool]]) -> Arrival:
+def _crawl_elsewhere(name: str | None, unique: Unique | None, order: Order | None) -> _OfCrawl:
+    """As `_crawl_of`, for a record that is sent to a server, which knows the crawl."""
+    return 0, unique is Unique.CALLER, order
+
+
+def _arrival(
+    told: Mapping[str, Any], crawl_of: Callable[[str | None, Unique | None, Order | None], _OfCrawl]
+) -> Arrival:
     if not isinstance(told, Mapping):
         raise SettingsError(f"{shown(told)} is not a record: use mappings from `records`")
     url = _text("url", told.get("url"))
@@ -505,7 +517,11 @@ def _arrival(told: Mapping[str, Any], crawl_of: Callable[[str | None, Unique | N
     key, crawl = _text("key", told.get("key")), _text("crawl", told.get("crawl"))
     arguments.name("key", key)
     arguments.name("crawl", crawl)
-    row, callers = crawl_of(crawl, None if told.get("unique") is None else arguments.unique(told["unique"]))
+    unique = None if told.get("unique") is None else arguments.unique(told["unique"])
+    row, callers, order = crawl_of(crawl, unique, None if told.get("order") is None else arguments.order(told["order"]))
+    priority = told.get("priority")
+    if priority is not None:
+        priority = possible(priority) if order is None else checked(priority, order)
     unique_key = _octets("unique_key", told.get("unique_key"), LINK_FIELDS["unique_key"].bytes_max)
     if unique_key and not callers:
         raise arguments.by_url(crawl or "default")
@@ -520,7 +536,7 @@ def _arrival(told: Mapping[str, Any], crawl_of: Callable[[str | None, Unique | N
         0,
         _whole("depth", told.get("depth"), 65_535),
         _whole("hops", told.get("hops"), 255),
-        None if told.get("priority") is None else checked(told["priority"]),
+        priority,
         None,
         row,
         # The key of the host is no key of its own. In a crawl by unique keys a text may not be a URL.
