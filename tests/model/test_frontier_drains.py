@@ -178,7 +178,7 @@ def checkpoints(request, monkeypatch):
     if request.param != "log alone":
         set_limits(monkeypatch, LOG_BYTES_BEFORE_CHECKPOINT=4_000)
         monkeypatch.setattr(
-            "outrider.engine.rounds.COPY_ROWS", {0: 1, 1: 2, 2: 2, 3: 3, 4: 7, 5: 1, 7: 2, 8: 2, 9: 1, 10: 1}
+            "outrider.engine.rounds.COPY_ROWS", {0: 1, 1: 2, 2: 2, 3: 3, 4: 7, 5: 1, 7: 2, 8: 2, 9: 1, 10: 1, 11: 1}
         )
         set_limits(monkeypatch, CHECKPOINT_STEP_BYTES=1)
 

@@ -36,7 +36,7 @@ def kind(request, monkeypatch):
         set_limits(monkeypatch, CALL_BYTES_PER_FRAME=300)
         set_limits(monkeypatch, LOG_BYTES_BEFORE_CHECKPOINT=4_000)
         monkeypatch.setattr(
-            "outrider.engine.rounds.COPY_ROWS", {0: 1, 1: 2, 2: 2, 3: 3, 4: 7, 5: 1, 7: 2, 8: 2, 9: 1, 10: 1}
+            "outrider.engine.rounds.COPY_ROWS", {0: 1, 1: 2, 2: 2, 3: 3, 4: 7, 5: 1, 7: 2, 8: 2, 9: 1, 10: 1, 11: 1}
         )
         set_limits(monkeypatch, CHECKPOINT_STEP_BYTES=1)
     if request.param == "tails and hosts on disk":
