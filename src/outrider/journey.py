@@ -143,7 +143,7 @@ class Unique(StrEnum):
     CALLER = "caller"
 
 
-class Order(StrEnum):
+class CrawlOrder(StrEnum):
     """The order of the URLs of a crawl: by classes of priorities, drawn with a bias; or exactly by integer priorities,
     and among equal ones first come, first served, or last come, first served."""
 

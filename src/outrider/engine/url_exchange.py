@@ -21,7 +21,7 @@ from outrider.frontier.machine import Machine
 from outrider.frontier.state.crawls import CrawlState
 from outrider.frontier.state.hosts import QueueRules
 from outrider.frontier.verbs import statuses
-from outrider.journey import Code, LeaseBatch, Link, Order, QueueStatus, Unique, UrlStatus
+from outrider.journey import Code, CrawlOrder, LeaseBatch, Link, QueueStatus, Unique, UrlStatus
 from outrider.storage.files import read_whole
 from outrider.storage.files import replace as replace_file
 from outrider.url import UrlBatch, is_host_of
@@ -298,7 +298,7 @@ def _plain_urls(links: Sequence[Link]) -> UrlBatch | None:
 
 def _make_crawls(names: Sequence[str], delay: float | None, machine: Machine, now: Instant) -> None:
     for name in names:
-        if machine.operators.make_crawl(name, Unique.CALLER, Order.CLASSES, now) and delay is not None:
+        if machine.operators.make_crawl(name, Unique.CALLER, CrawlOrder.CLASSES, now) and delay is not None:
             machine.operators.set_delay(delay, None, name, now)
 
 

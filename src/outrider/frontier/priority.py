@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from outrider.errors import InvalidUrlError, SettingsError, shown
-from outrider.journey import Order
+from outrider.journey import CrawlOrder
 from outrider.kernels.card_layout import ORDERED, ORDERED_FIFO, ORDERED_LIFO
 from outrider.limits import CLASSES, PRIORITY_WHOLE_MAX
 from outrider.url import UrlBatch, host_of, normalize, registrable_domain
@@ -33,7 +33,7 @@ from outrider.url.batch import Keys
 PRIORITY_DEFAULT: Final = 0.5
 SIGNAL_NEUTRAL: Final = 0.5
 """The value of an unknown part."""
-_ORDERED_CLASSES: Final[Mapping[Order, int]] = {Order.EXACT: ORDERED_FIFO, Order.LIFO: ORDERED_LIFO}
+_ORDERED_CLASSES: Final[Mapping[CrawlOrder, int]] = {CrawlOrder.EXACT: ORDERED_FIFO, CrawlOrder.LIFO: ORDERED_LIFO}
 DEPTH_DECAY: Final = 0.9
 """The depth part of a link, as a share of its page's."""
 HALF_LIFE_SECONDS: Final = 604_800.0
@@ -50,7 +50,7 @@ def class_of(priority: float) -> int:
     return min(CLASSES - 1, int(priority * CLASSES))
 
 
-def class_in(order: Order, priority: float) -> int:
+def class_in(order: CrawlOrder, priority: float) -> int:
     """Returns the class of a priority in a crawl with this order."""
     return _ORDERED_CLASSES[order] if order in _ORDERED_CLASSES else class_of(priority)
 
@@ -65,23 +65,24 @@ def classes_of(priorities: Floats) -> npt.NDArray[np.uint8]:
     return np.minimum(priorities * CLASSES, CLASSES - 1).astype(np.uint8)
 
 
-def default_in(order: Order) -> float:
+def default_in(order: CrawlOrder) -> float:
     """Returns the priority of a URL without one, in a crawl with this order."""
-    return PRIORITY_DEFAULT if order is Order.CLASSES else 0.0
+    return PRIORITY_DEFAULT if order is CrawlOrder.CLASSES else 0.0
 
 
-def checked(priority: float | None, order: Order = Order.CLASSES) -> float:
+def checked(priority: float | None, order: CrawlOrder = CrawlOrder.CLASSES) -> float:
     """Returns the priority as a float. Raises SettingsError for a value that is not a number in [0, 1], or in a crawl
     with an exact order, no whole number."""
     if priority is None:
         return default_in(order)
-    if order is not Order.CLASSES and not _is_whole(priority):
+    told = shown(int(priority) if _is_whole(priority) else priority)
+    if order is not CrawlOrder.CLASSES and not _is_whole(priority):
         raise SettingsError(
-            f'priority {shown(priority)}: in a crawl with order="{order}" it must be a whole number from '
+            f'priority {told}: in a crawl with order="{order}" it must be a whole number from '
             f"{-PRIORITY_WHOLE_MAX} to {PRIORITY_WHOLE_MAX}"
         )
-    if order is Order.CLASSES and not _is_share(priority):
-        raise SettingsError(f"priority {shown(priority)}: it must be a number from 0 to 1")
+    if order is CrawlOrder.CLASSES and not _is_share(priority):
+        raise SettingsError(f"priority {told}: it must be a number from 0 to 1")
     return float(priority)
 
 

@@ -78,8 +78,8 @@ def values_of(lease: Lease) -> dict[str, Any] | None:
 
 
 def _rank(priority: int, start: int) -> int:
-    """Returns the priority of a request in the frontier. As in Scrapy's queues, start requests come after the other
-    requests of their priority, the first one first, although the order of the crawl is last come, first served."""
+    """Returns the priority of a request in the frontier. Start requests follow the other requests of their priority, in
+    their own order, as in Scrapy."""
     level = max(-_PRIORITY_MAX, min(_PRIORITY_MAX, priority))
     return level * _STARTS_PER_PRIORITY - min(start, _STARTS_PER_PRIORITY - 1)
 

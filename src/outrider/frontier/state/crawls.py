@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from outrider.frontier.format.facts import Fact, Row
-from outrider.journey import Order, Unique
+from outrider.journey import CrawlOrder, Unique
 from outrider.limits import DELETED_CRAWLS_NAMED_MAX, OWN_SLOT
 
 
@@ -45,7 +45,7 @@ class Crawls:
         self.any_gone = False
         self.scope: dict[int, dict[str, None]] = {}
         self.callers: set[int] = set()
-        self.orders: dict[int, Order] = {}
+        self.orders: dict[int, CrawlOrder] = {}
         self._generation = 0  # the highest generation among crawls with forgotten names
         self._dead: OrderedDict[int, None] = OrderedDict()  # deleted crawls with names, the oldest first
 
@@ -69,12 +69,12 @@ class Crawls:
             self.callers.add(row)
 
     def _crawl_order(self, slot: int, row: int, order: str) -> None:
-        if Order(order) is not Order.CLASSES and not self.gone.take(row, mode="clip"):
-            self.orders[row] = Order(order)
+        if CrawlOrder(order) is not CrawlOrder.CLASSES and not self.gone.take(row, mode="clip"):
+            self.orders[row] = CrawlOrder(order)
 
-    def order_of(self, row: int) -> Order:
+    def order_of(self, row: int) -> CrawlOrder:
         """The order of a crawl."""
-        return self.orders.get(row, Order.CLASSES)
+        return self.orders.get(row, CrawlOrder.CLASSES)
 
     def of_callers(self, rows: npt.NDArray[Any]) -> npt.NDArray[np.bool_] | None:
         """Which of these crawls, by row, are by unique keys; None for none."""

@@ -22,7 +22,7 @@ from outrider.frontier.priority import class_in
 from outrider.frontier.state.hosts import NONE, queue_hashes
 from outrider.frontier.state.tables import HOSTS, LEASES, OWN, RUNS, Tables
 from outrider.frontier.state.url_table import DONE, GONE
-from outrider.journey import Order, Unique
+from outrider.journey import CrawlOrder, Unique
 from outrider.kernels.card_layout import Heads
 from outrider.limits import LOST_URLS_NAMED_MAX, OWN_SLOT, RUN_BODY_BYTES_MAX
 from outrider.url import clock_host, host_of
@@ -262,7 +262,7 @@ class Salvage:
 
     def _find_orders(self, cards: Cards) -> None:
         """Finds crawls with an exact order whose fact is lost: their cards have it as a class."""
-        for order in (Order.EXACT, Order.LIFO):
+        for order in (CrawlOrder.EXACT, CrawlOrder.LIFO):
             crawls = cards.heads["crawl"][cards.heads["klass"] == class_in(order, 0)]
             for row in set(crawls.tolist()) - self._tables.crawls.orders.keys():
                 self._tables.apply(Fact.CRAWL_ORDER, columns_of([(OWN_SLOT, row, order.value)]))

@@ -1,8 +1,8 @@
 """Cards of crawls with an exact order, in the form in which the backlog sorts them.
 
-The backlog sorts by class, due and order. In such a crawl all cards have one class, so the priority takes the place of
-due, and due is kept in the place of the priority. The order keeps its place. In a crawl that is last come, first
-served it is counted down. A URL whose last lease was lost comes after all others of its priority.
+The backlog sorts by class, due and order, and all cards of such a crawl have one class. So these cards have the
+negative priority in the column `due`, and their due in the column `priority`. With order="lifo" the column `order`
+counts down. The highest bit of the order marks a URL whose last lease was lost, for a place at the end of its priority.
 """
 
 from __future__ import annotations
@@ -48,6 +48,6 @@ def plain_form(cards: Cards) -> Cards:
 
 
 def _counted(orders: npt.NDArray[np.uint64], classes: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint64]:
-    """Returns the orders, those of crawls that are last come, first served counted down from the highest."""
+    """Returns the column `order` of each form from that of the other."""
     found: npt.NDArray[np.uint64] = np.where(classes == ORDERED_LIFO, _ORDER_MAX - orders, orders)
     return found

@@ -200,9 +200,9 @@ class TailedBacklog:
         found, *columns = self._kernel.take(rows)
         if loaded:
             self._settle(loaded)
-        return np.frombuffer(found, np.bool_), self._given(Cards.of_columns(*columns))
+        return np.frombuffer(found, np.bool_), self._in_plain_form(Cards.of_columns(*columns))
 
-    def _given(self, cards: Cards) -> Cards:
+    def _in_plain_form(self, cards: Cards) -> Cards:
         """Returns cards as callers have them."""
         return plain_form(cards) if self._ordered else cards
 
@@ -262,7 +262,7 @@ class TailedBacklog:
         fingerprint it removes the first. tails: whether it searches these chunks. Raises DamagedStoreError; then
         nothing is removed."""
         found, cards = self._removed(queues, fingerprints, tails=tails)
-        return found, self._given(cards)
+        return found, self._in_plain_form(cards)
 
     def _removed(
         self, queues: npt.ArrayLike, fingerprints: npt.ArrayLike, *, tails: bool
@@ -343,7 +343,7 @@ class TailedBacklog:
         cards = Cards.of_columns(*verb(queue, most))
         if loaded:
             self._settle(loaded)
-        return self._given(cards)
+        return self._in_plain_form(cards)
 
     def unload(self, queue: int, most: int) -> Cards:
         """Removes and returns some cards of one queue, unordered, at the least cost: at least one if there is one, and
@@ -364,7 +364,7 @@ class TailedBacklog:
         if count < most:
             parts.append(Cards.of_columns(*self._kernel.drain(queue, most - count)))
         self._collect()
-        return self._given(Cards.concatenate(parts))
+        return self._in_plain_form(Cards.concatenate(parts))
 
     def drop(self, queue: int) -> int:
         """Forgets every card of one queue. Returns how many there were."""

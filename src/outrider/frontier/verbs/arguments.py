@@ -20,7 +20,7 @@ from outrider.frontier.format.constant import constant_column
 from outrider.frontier.format.facts import KINDS, Fact
 from outrider.frontier.policy.grouping import address_of
 from outrider.frontier.verbs.arrivals import NO_DATE, NO_DUE, UNREADABLE
-from outrider.journey import LINK_FIELDS, Link, Order, Outcome, RequestId, RobotsAnswer, Unique, UrlName, Verdict
+from outrider.journey import LINK_FIELDS, CrawlOrder, Link, Outcome, RequestId, RobotsAnswer, Unique, UrlName, Verdict
 from outrider.limits import (
     ADDRESS_TEXT_MAX,
     CALL_ROWS_MAX,
@@ -369,11 +369,11 @@ def unique(value: object) -> Unique:
     return Unique(value)
 
 
-def order(value: object) -> Order:
+def order(value: object) -> CrawlOrder:
     """Returns the order of the URLs of a crawl."""
-    if not isinstance(value, str) or value not in set(Order):
-        raise SettingsError(f"order {shown(value)}: use one of {', '.join(Order)}")
-    return Order(value)
+    if not isinstance(value, str) or value not in set(CrawlOrder):
+        raise SettingsError(f"order {shown(value)}: use one of {', '.join(CrawlOrder)}")
+    return CrawlOrder(value)
 
 
 def url_name(value: object) -> UrlName:

@@ -35,7 +35,7 @@ from outrider.frontier.verbs.arrivals import LINK_BYTES, NO_DUE, Arrival, Arriva
 from outrider.frontier.verbs.deciding import CODE_NUMBERS, CODES, KNOWN, NEW, Core, Part, bounded, codes_of
 from outrider.frontier.verbs.draft import Draft
 from outrider.frontier.verbs.trapping import Trapping
-from outrider.journey import Code, Link, Order, RequestId, Unique
+from outrider.journey import Code, CrawlOrder, Link, RequestId, Unique
 from outrider.kernels.card_layout import HEAD, ORDERED
 from outrider.limits import (
     CALL_BYTES_PER_FRAME,
@@ -658,7 +658,7 @@ class Discovering(Part):
         return [None if victim is None else CardRecord.of(dropped, victim) for victim in victims]
 
     def _priorities(
-        self, links: Arrivals, rows: npt.NDArray[np.intp], orders: Mapping[int, Order]
+        self, links: Arrivals, rows: npt.NDArray[np.intp], orders: Mapping[int, CrawlOrder]
     ) -> npt.NDArray[np.float64]:
         """Returns the priority of each link, else that of the priority function, else the default."""
         function = self.settings.priority
@@ -911,7 +911,7 @@ class Discovering(Part):
 
 
 def _classes_by_crawl(
-    priority: npt.NDArray[np.float64], crawls: npt.NDArray[np.uint32], orders: Mapping[int, Order]
+    priority: npt.NDArray[np.float64], crawls: npt.NDArray[np.uint32], orders: Mapping[int, CrawlOrder]
 ) -> npt.NDArray[np.uint8]:
     """Returns the class of each new URL, in stores that have crawls with an exact order."""
     found = classes_of(np.clip(priority, 0.0, 1.0))

@@ -26,7 +26,7 @@ from outrider.frontier.state.authorities import Authority
 from outrider.frontier.state.hosts import CELLS, RARE_CELLS, Rows
 from outrider.frontier.state.tables import Tables
 from outrider.frontier.state.url_table import KnownRows
-from outrider.journey import Line, Order, Unique, Word
+from outrider.journey import CrawlOrder, Line, Unique, Word
 from outrider.limits import ERROR_CLASSES_KEPT_MAX, ERROR_CLASSES_MAX, HOLDERS_NAMED_MAX, OWN_SLOT, TALLY_MAX
 from outrider.uses import NOTHING_SAID, Preferences
 
@@ -41,7 +41,7 @@ class CrawlRules:
     """The rules that a crawl has from its beginning."""
 
     unique: Unique = Unique.URL
-    order: Order = Order.CLASSES
+    order: CrawlOrder = CrawlOrder.CLASSES
 
 
 class Clock(HostCells[int, float]):
@@ -358,10 +358,10 @@ class Draft:
         self._crawls[name] = row, rules
         return row
 
-    def crawl_by(self, name: str, unique: Unique | None, order: Order | None = None) -> int:
+    def crawl_by(self, name: str, unique: Unique | None, order: CrawlOrder | None = None) -> int:
         """Returns the row of a crawl with these rules, a new row for a new name. A rule of None is that of the crawl.
         Raises SettingsError for a crawl with other rules."""
-        rules = CrawlRules(unique or Unique.URL, order or Order.CLASSES)
+        rules = CrawlRules(unique or Unique.URL, order or CrawlOrder.CLASSES)
         if not self.has_crawl(name) and rules != CrawlRules():
             return self.make_crawl(name, rules)
         row = self.crawl(name)
@@ -369,15 +369,17 @@ class Draft:
         check_rules(name, known, CrawlRules(unique or known.unique, order or known.order))
         return row
 
-    def orders(self) -> Mapping[int, Order]:
+    def orders(self) -> Mapping[int, CrawlOrder]:
         """Returns the exact orders of crawls by row, also of those that this call makes."""
         known = self._tables.crawls.orders
-        new = {row: rules.order for row, rules in self._crawls.values() if rules and rules.order is not Order.CLASSES}
+        new = {
+            row: rules.order for row, rules in self._crawls.values() if rules and rules.order is not CrawlOrder.CLASSES
+        }
         return known | new if new else known
 
-    def order_of(self, row: int) -> Order:
+    def order_of(self, row: int) -> CrawlOrder:
         """Returns the order of a crawl, also of one that this call makes."""
-        return self.orders().get(row, Order.CLASSES)
+        return self.orders().get(row, CrawlOrder.CLASSES)
 
     def callers(self) -> Set[int]:
         """Returns the rows of crawls by unique keys, also of those that this call makes."""
@@ -405,7 +407,7 @@ class Draft:
                 self.add(Fact.CRAWL, (OWN_SLOT, row, name, self._tables.crawls.next_generation(name)))
                 if rules is not None and rules.unique is not Unique.URL:
                     self.add(Fact.CRAWL_UNIQUE, (OWN_SLOT, row, rules.unique.value))
-                if rules is not None and rules.order is not Order.CLASSES:
+                if rules is not None and rules.order is not CrawlOrder.CLASSES:
                     self.add(Fact.CRAWL_ORDER, (OWN_SLOT, row, rules.order.value))
             else:
                 self.barren.add(row)

@@ -34,7 +34,7 @@ from outrider.frontier.verbs.deciding import Core, Part
 from outrider.frontier.verbs.discovering import Discovering
 from outrider.frontier.verbs.draft import Draft
 from outrider.frontier.verbs.single_urls import SingleUrls
-from outrider.journey import LINK_FIELDS, RECORD_FIELDS, Code, Form, Order, Unique
+from outrider.journey import LINK_FIELDS, RECORD_FIELDS, Code, CrawlOrder, Form, Unique
 from outrider.limits import (
     CALL_BYTES_PER_FRAME,
     CALL_ROWS_MAX,
@@ -470,7 +470,7 @@ def _error(value: object) -> str | None:
     return _text("error", value, ERROR_TEXT_MAX)
 
 
-_OfCrawl: TypeAlias = tuple[int, bool, Order | None]
+_OfCrawl: TypeAlias = tuple[int, bool, CrawlOrder | None]
 
 
 def checked_records(records: Iterable[Mapping[str, Any]]) -> Iterator[list[dict[str, Any]]]:
@@ -492,7 +492,7 @@ def _sent(name: str, value: object) -> Any:
     return value
 
 
-def _crawl_of(draft: Draft, name: str | None, unique: Unique | None, order: Order | None) -> _OfCrawl:
+def _crawl_of(draft: Draft, name: str | None, unique: Unique | None, order: CrawlOrder | None) -> _OfCrawl:
     """Returns the row of the crawl of a record, whether it is by unique keys, and its order. unique, order: as its
     record says, None for the rule that the crawl has. Raises SettingsError for a crawl with another rule."""
     told = unique is not None or order is not None
@@ -500,13 +500,13 @@ def _crawl_of(draft: Draft, name: str | None, unique: Unique | None, order: Orde
     return row, row in draft.callers(), draft.order_of(row)
 
 
-def _crawl_elsewhere(name: str | None, unique: Unique | None, order: Order | None) -> _OfCrawl:
+def _crawl_elsewhere(name: str | None, unique: Unique | None, order: CrawlOrder | None) -> _OfCrawl:
     """As `_crawl_of`, for a record that is sent to a server, which knows the crawl."""
     return 0, unique is Unique.CALLER, order
 
 
 def _arrival(
-    told: Mapping[str, Any], crawl_of: Callable[[str | None, Unique | None, Order | None], _OfCrawl]
+    told: Mapping[str, Any], crawl_of: Callable[[str | None, Unique | None, CrawlOrder | None], _OfCrawl]
 ) -> Arrival:
     if not isinstance(told, Mapping):
         raise SettingsError(f"{shown(told)} is not a record: use mappings from `records`")
