@@ -396,6 +396,7 @@ RECORD: dict[str, tuple[Callable[[Case], Any], int | None]] = {
     "last_modified": (lambda case: text(case.size, case.letter), VALIDATOR_BYTES_MAX),
     "metadata": (lambda case: metadata(max(case.size, 8)), METADATA_BYTES_MAX),
     "unique": (lambda case: names(case.size), 0),
+    "order": (lambda case: names(case.size), 0),
     "unique_key": (lambda case: "ef" * case.size, UNIQUE_KEY_BYTES_MAX),
 }
 """The fields of a record: a value of a size, and the size up to which it is accepted."""
