@@ -388,12 +388,14 @@ OWN_FIELDS: Final[Mapping[str, OutcomeField]] = {
     "revisit_interval": OutcomeField(Form.REAL, None, kept="i"),
     "revisit_memory": OutcomeField(Form.REAL, None, kept="n"),
     "signals": OutcomeField(Form.OCTETS, None, SIGNALS_BYTES, kept="s"),
+    "discovered_at": OutcomeField(Form.INSTANT, None, kept="o"),
 }
 """The fields of a record that no outcome sets. visits: the number of answered fetches. created_at: the instant at which
 the page was made, only from an import. change_rate: changes per second, as its visits showed; change_confidence: about
 how many changes were seen (policy/change_rates.py). revisit_interval, revisit_memory: the numbers of a published rule
 (policy/revisit_rules.py). signals: the latest date of a change that a link named (an instant of 8 bytes), and
-the number of such dates since the last visit (2 bytes)."""
+the number of such dates since the last visit (2 bytes). discovered_at: the instant at which another frontier
+discovered the URL, only from an import."""
 RECORD_FIELDS: Final[Mapping[str, OutcomeField]] = {
     **{name: field for name, field in OUTCOME_FIELDS.items() if field.kept},
     **OWN_FIELDS,

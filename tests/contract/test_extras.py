@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contract.kinds import NATIVE, U64_MAX, WITHOUT_NATIVE, both, i64, u64
-from outrider.frontier.format.card_records import CARD_FIELDS
+from outrider.frontier.format.card_records import CARD_FIELDS, EMPTY, KeptFields, extra_of, parts_of
 from outrider.kernels import extras, siphash
 from outrider.kernels.card_layout import HEAD
 
@@ -154,3 +154,16 @@ def test_twin_and_kernel_agree_on_any_cards(cards, flags):
 def test_the_fields_of_records_keep_their_letters_and_begin_with_the_digest():
     """Stores contain these letters."""
     assert CARD_FIELDS.startswith(FIELDS)
+
+
+@BOTH
+@pytest.mark.parametrize("count", [1, 2, 15, 16])
+def test_a_record_is_packed_as_the_kernel_packs_it(kernel, count):
+    """A head has the length of its body, whichever of the two wrote the body."""
+    there = dict.fromkeys(list(EMPTY)[-count:], "x")
+    kept = KeptFields(**{name: text if EMPTY[name] == "" else text.encode() for name, text in there.items()})
+    columns = [[getattr(kept, name)] for name in EMPTY]
+    _, body, _ = kernel.with_extras(heads_of((2, 0)), ARENA, i64(0), CARD_FIELDS, columns, u64(5), KEY)
+    content = 5 if not kept.digest else int.from_bytes(body[2:10], "little")
+    assert body[2:] == extra_of(kept, content)
+    assert parts_of(body[2:], 1) == (kept, content)

@@ -45,6 +45,9 @@ class KeptFields(_KeptFields):  # type: ignore[misc]
 _decode = msgspec.msgpack.Decoder(KeptFields).decode
 _encode = msgspec.msgpack.Encoder().encode
 NOTHING_KEPT: Final = KeptFields()
+_LONG_MAP: Final = b"\xde\x00"
+_LONG_MAP_MIN: Final = 16
+"""How many values a map of MessagePack has whose length needs two octets."""
 
 
 class CardRecord:
@@ -156,6 +159,9 @@ def visits_of(kept: KeptFields, fetched: int) -> int:
 def extra_of(kept: KeptFields, content: int = 0) -> bytes:
     """Packs the last part of a body; it is empty without values. content: a hash, or 0."""
     packed_values: bytes = b"" if kept == NOTHING_KEPT else _encode(kept)
+    if packed_values[:2] == _LONG_MAP and packed_values[2] < _LONG_MAP_MIN:
+        # As the kernel writes it: one octet. For a struct that may have so many fields, msgspec always writes three.
+        packed_values = bytes((0x80 | packed_values[2],)) + packed_values[3:]
     return content.to_bytes(8, "little") + packed_values if content else packed_values
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from outrider.clock import Instant
 from outrider.frontier.format.card_columns import fetched_at
-from outrider.frontier.format.card_records import CardRecord
+from outrider.frontier.format.card_records import CardRecord, value_of
 from outrider.frontier.policy.block_detection import text_of
 from outrider.frontier.policy.politeness import GapReason
 from outrider.frontier.schedule.group_turns import GroupTurns
@@ -65,9 +65,15 @@ def status_of(record: CardRecord, tables: Tables, token: int, queue: int | None 
         due=record.due if record.state == WAITING else None,
         token=token or None,
         unique_key=record.kept.unique_key or None,
-        discovered_at=tables.registry.accepted_at(record.order),
+        discovered_at=discovered_at(record, tables),
         fetched_at=fetched_at(record.fetched),
     )
+
+
+def discovered_at(record: CardRecord, tables: Tables) -> Instant | None:
+    """Returns when a URL was discovered: as an import brought it, or to a minute; None if that is not known."""
+    brought: Instant | None = value_of(record.kept, "discovered_at")
+    return brought or tables.registry.accepted_at(record.order)
 
 
 def reason_text(record: CardRecord, tables: Tables) -> str | None:
