@@ -47,6 +47,7 @@ async def questions(frontier: AsyncFrontier) -> None:
 async def orders(frontier: AsyncFrontier) -> None:
     print(await frontier.pause("b.example"), await frontier.resume("b.example"))
     print(await frontier.requeue([A + "1"], priority=0.8), await frontier.put([{"url": A + "put", "state": "done"}]))
+    print(await frontier.delete_urls([A + "put"]))
     print(await frontier.reprioritise([A + "1"], 0.9), await frontier.set_delay(5, "a.example"))
     print(
         await frontier.set_limit(2, "a.example"),

@@ -48,6 +48,7 @@ def questions(frontier: Frontier) -> None:
 def orders(frontier: Frontier) -> None:
     print(frontier.pause("b.example"), frontier.resume("b.example"), frontier.reprioritise([A + "more"], 0.9))
     print(frontier.requeue([A + "more"], priority=0.8), frontier.put([{"url": A + "put", "state": "done"}]))
+    print(frontier.delete_urls([A + "put"]))
     print(frontier.set_delay(5, "a.example"), frontier.set_limit(2, "a.example"), frontier.recheck("a.example"))
     print(frontier.block_until(frontier.now() + 60 * SECOND, "a.example"), frontier.delete("b.example"))
     frontier.set_address("a.example", "192.0.2.1")

@@ -51,6 +51,7 @@ GOOD = {
     "delete": {"key": "a.com", "crawl": None},
     "reprioritise": {"urls": [A], "priority": 0.5, "crawl": None},
     "requeue": {"urls": [A], "at": None, "priority": None, "crawl": None},
+    "delete_urls": {"urls": [A], "crawl": None},
     "retry": {"error": None, "host": None},
     "recheck": {"host": "a.com"},
     "restore": {"records": []},

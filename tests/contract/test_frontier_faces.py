@@ -619,6 +619,20 @@ def test_known_urls_are_queued_again_in_any_state(world):
     ]
 
 
+def test_deleted_urls_are_unknown_and_new_again(world):
+    world.face.discover([A, B])
+    leases = {lease.url: lease for lease in world.face.lease(2, worker="w")}
+    world.face.report([leases[A].done()])
+    states = world.face.delete_urls([A, B, "http://unknown.com/"])
+    assert ["done", "leased", "unknown"] == [str(state) for state in states]
+    assert ["stale"] == list(world.face.report([leases[B].done()]))
+    assert ["unknown", "unknown"] == [str(world.face.status(url).state) for url in (A, B)]
+    assert 0 == world.face.count()
+    assert ["new", "new"] == [str(code) for code in world.face.discover([A, B])]
+    with pytest.raises(SettingsError, match="list of URLs"):
+        world.face.delete_urls({A: 0.5})
+
+
 @pytest.mark.parametrize(
     ("record", "words"),
     [
@@ -693,6 +707,9 @@ def test_queries_and_orders_accept_unique_keys_and_texts_with_keys(world):
     waiting = [world.face.status(name, crawl="c").state is State.WAITING for name in names]
     assert [True, False, False, True, False] == waiting
     assert {link.unique_key for link in POSTS} == {one.unique_key for one in world.face.urls(crawl="c")}
+    assert ["waiting", "unknown"] == [str(state) for state in world.face.delete_urls([names[3], b"9"], crawl="c")]
+    assert State.UNKNOWN is world.face.status(names[3], crawl="c").state
+    assert ["new"] == [str(code) for code in world.face.discover([POSTS[3]])]
     assert (State.UNKNOWN, State.UNKNOWN) == (
         world.face.status(b"9", crawl="c").state, world.face.explain(b"9", crawl="c").state
     )  # fmt: skip

@@ -38,7 +38,7 @@ class Busy:
             (self.queue_errands, 0.7), (self.requeue, 1), (self.put, 1), (self.make_crawl, 0.5),
         ]  # fmt: skip
         if deletes:
-            self.verbs.append((self.delete, DELETES))
+            self.verbs += [(self.delete, DELETES), (self.delete_urls, 1)]
         if odd:
             self.verbs += [(self.address, 1), (self.step_back, 0.5)]
 
@@ -164,6 +164,11 @@ class Busy:
         else:
             key, crawl = self.place()
             self.world.frontier.delete(key, crawl=crawl)
+
+    def delete_urls(self) -> None:
+        crawl = self.rng.choice(CRAWLS)
+        names = [b"1", "text 1"] if crawl == "mine" and self.by_unique_keys else []
+        self.world.frontier.delete_urls([*names, *(self.url() for _ in range(6))], crawl=crawl)
 
     def reprioritise(self) -> None:
         urls = {self.url(): self.rng.choice([0.05, 0.95]) for _ in range(8)}

@@ -607,17 +607,32 @@ class Model:
             url.go("requeued", self.now_or_later(due))
         return state
 
+    def ends_in_doubt(self, url: Url) -> None:
+        """Ends the lease of a URL without a report."""
+        (token,) = [token for token, held in self.leases.items() if held.url is url]
+        held = self.end(token)
+        if held.over is None:
+            self.rest_whole(url.queue, self.floor_of_page(url.queue))
+            clock = self.hosts[url.queue.host]
+            clock.ended = max(clock.ended, self.now)
+
+    def delete_url(self, name: UrlName, crawl: Crawl) -> str:
+        url = self.urls.pop((crawl, name), None)
+        if url is None:
+            return "unknown"
+        state = url.state
+        if state == "leased":
+            self.ends_in_doubt(url)
+        url.deleted = True
+        url.go("deleted by its name", "unknown")
+        return state
+
     def put(self, record: dict[str, Any], crawl: Crawl) -> str:
         """Returns the code of a record of a known URL."""
         unique_key = bytes.fromhex(record["unique_key"] or "")
         url = self.urls[crawl, self.name(crawl, record["url"], record["key"], unique_key)]
         if url.state == "leased":
-            (token,) = [token for token, held in self.leases.items() if held.url is url]
-            held = self.end(token)
-            if held.over is None:
-                self.rest_whole(held.url.queue, self.floor_of_page(held.url.queue))
-                clock = self.hosts[held.url.queue.host]
-                clock.ended = max(clock.ended, self.now)  # in doubt
+            self.ends_in_doubt(url)
         state = record["state"]
         url.due = record["due"] or (self.now if state in ("queued", "waiting") else 0)
         url.attempts, url.losses = record["attempts"], 0
@@ -1226,13 +1241,31 @@ class History:
         assert expected == [str(state) for state in answer], f"{answer}, not {expected}"
         self.answers.append(expected)
 
-    def requeue(self) -> None:
-        crawl = self.rng.choice(CRAWLS)
-        of = self.model.crawls.get(crawl or "default")
+    def some_urls(self, crawl: str | None, of: Crawl | None) -> list[UrlName]:
+        """Names of up to five URLs of a crawl, each URL once."""
         names = [self.named(crawl) for _ in range(self.rng.randrange(1, 6))]
         if of is not None:  # a name in two forms is one URL
             names = [Model.name(of, name.url, name.key, None) if isinstance(name, Link) else name for name in names]
-        urls = list(dict.fromkeys(names))
+        return list(dict.fromkeys(names))
+
+    def delete_urls(self) -> None:
+        crawl = self.rng.choice(CRAWLS)
+        of = self.model.crawls.get(crawl or "default")
+        urls = self.some_urls(crawl, of)
+        self.tell(crawl, *urls)
+        if of is None:
+            self.refused(lambda: self.frontier.delete_urls(urls, crawl=crawl))
+            return
+        self.model.passes(self.clock())
+        expected = [self.model.delete_url(url, of) for url in urls]
+        answer = self.frontier.delete_urls(urls, crawl=crawl)
+        assert expected == [str(state) for state in answer], f"{answer}, not {expected}"
+        self.answers.append(expected)
+
+    def requeue(self) -> None:
+        crawl = self.rng.choice(CRAWLS)
+        of = self.model.crawls.get(crawl or "default")
+        urls = self.some_urls(crawl, of)
         at = self.rng.choice([None, self.clock() + instant(self.rng.choice([-1.0, 0.0, 0.5, 3.0, 60.0]))])
         priority = self.rng.choice([None, self.priority(crawl)])
         self.tell(crawl, at, priority, *urls)
@@ -1452,6 +1485,7 @@ _SHARES: dict[Callable[[History], None], int] = {
     History.set_delay: 2,
     History.set_limit: 3,
     History.delete: 2,
+    History.delete_urls: 3,
     History.reprioritise: 4,
     History.requeue: 4,
     History.put: 3,

@@ -250,6 +250,12 @@ URLS: dict[tuple[str, str, str], Callable[[], World]] = {
         (state, "deleted", "unknown"): (lambda state=state: after(MAKE[state](), lambda w: w.frontier.delete(KEY)))
         for state in ("queued", "leased", "waiting", "parked", "done", "gone")
     },
+    **{
+        (state, "deleted by its name", "unknown"): (
+            lambda state=state: after(MAKE[state](), lambda w: w.frontier.delete_urls(A))
+        )
+        for state in ("queued", "leased", "waiting", "parked", "done", "gone")
+    },
 }
 
 LEASES: dict[tuple[str, str, str], Callable[[], World]] = {
@@ -264,6 +270,7 @@ LEASES: dict[tuple[str, str, str], Callable[[], World]] = {
     ("open", "its process died", "ended"): lambda: after(leased(), World.kill),
     ("open", "stopped", "ended"): lambda: after(leased(), World.reopen),
     ("open", "put", "ended"): lambda: put(leased(), "done"),
+    ("open", "its URL deleted", "ended"): lambda: after(leased(), lambda w: w.frontier.delete_urls(A)),
     ("ended", "reported", "ended"): lambda: reported(done(), "done"),
 }
 

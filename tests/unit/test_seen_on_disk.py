@@ -69,6 +69,26 @@ def test_every_key_is_found_and_no_other_while_runs_are_written_merged_and_remov
     assert [] == files.names()
 
 
+def test_removed_keys_are_absent_until_they_are_added_again(small):
+    first, oracle = drawn(3_000, seed=0), kernels.FingerprintSet()
+    keys = spilled(MemoryFiles(), keys=first)
+    oracle.add(*first)
+    added = [first]
+    for step in range(1, 20):
+        added.append(drawn(700, seed=step))
+        of_old = tuple(column[step : step + 50] for column in added[step // 2])
+        for verb, some in (("add", added[-1]), ("remove", of_old), ("remove", drawn(5, seed=step + 900))):
+            getattr(keys, verb)(*some)
+            getattr(oracle, verb)(*some)
+        if step % 3 == 0:
+            keys.add(*of_old)
+            oracle.add(*of_old)
+        everything = tuple(np.concatenate(columns) for columns in zip(*added, strict=True))
+        assert oracle.check(*everything) == keys.check(*everything)
+        assert not found(keys, everything).all()
+    assert keys.statistics()["runs"] > 0
+
+
 def test_the_filter_denies_nearly_all_new_keys(small):
     keys = spilled(MemoryFiles(), bytes_max=10**6)
     for step in range(40):

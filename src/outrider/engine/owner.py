@@ -792,6 +792,14 @@ class Frontier:
         each URL before."""
         return lambda m, now: m.urls.requeue(urls, at, priority, crawl, now)
 
+    @served("operate", order=True)
+    @decision
+    def delete_urls(self, urls: UrlNames, *, crawl: str | None = None) -> Verb[list[State]]:
+        """Deletes URLs in any state, named as for `status`, as if they had never existed: a link to one is new again.
+        An open lease of such a URL ends: its report is answered with `stale`, and its host rests a whole delay. Returns
+        the state of each before."""
+        return lambda m, now: m.urls.delete(urls, crawl, now)
+
     @served("operate", order=True, word="retry", takes="Retry", gives="Ordered")
     @lengthy
     def retry(self, *, error: str | None = None, host: str | None = None) -> int:

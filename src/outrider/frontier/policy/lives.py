@@ -112,7 +112,8 @@ URL: Final = Life(
             for then in ("queued", "waiting", "parked", "done", "gone")
         ),
         *(
-            Move(state, "deleted", "unknown", _ORDER)
+            Move(state, event, "unknown", decides)
+            for event, decides in (("deleted", _ORDER), ("deleted by its name", _URLS))
             for state in ("queued", "leased", "waiting", "parked", "done", "gone")
         ),
     ),
@@ -133,6 +134,7 @@ LEASE: Final = Life(
         Move("open", "its process died", "ended", _STOP),
         Move("open", "stopped", "ended", _STOP),
         Move("open", PUT, "ended", _CARRIED),
+        Move("open", "its URL deleted", "ended", _URLS),
         Move("ended", "reported", "ended", _SETTLE),
     ),
 )

@@ -126,11 +126,25 @@ class SeenSet:
         for keys in on_disk:
             keys.bytes_max = self._bytes_max * len(keys) // max(keys_on_disk, 1)
 
-    def drop(self, crawl: int) -> None:
-        """Forgets all URLs of a crawl."""
+    def remove(self, heads: Heads) -> None:
+        """Forgets these URLs, so that each of them is new again."""
+        self._settle_noted()
+        for crawl, rows in by_value(heads["crawl"]):
+            if crawl in self._callers:
+                self.by_callers[crawl].remove(_masked(heads["fingerprint"][rows]))
+            else:
+                slots, fingerprints = heads["slot"][rows], heads["fingerprint"][rows]
+                self.of_crawls[crawl].remove(np.ascontiguousarray(slots), np.ascontiguousarray(fingerprints))
+
+    def _settle_noted(self) -> None:
+        """Makes the additions that wait, before something is removed."""
         if self._noted:
             self.add_noted()
             self._noted = []
+
+    def drop(self, crawl: int) -> None:
+        """Forgets all URLs of a crawl."""
+        self._settle_noted()
         keys = self.of_crawls.pop(crawl, None)
         if isinstance(keys, SpilledKeys):
             keys.close()

@@ -168,7 +168,7 @@ class UrlTable:
         self._put(cards, old, rows)
 
     def _head(self, tokens: Uint64s, heads: Heads, hand: KnownRows | None = None) -> None:
-        """Applies new heads; the bodies of these URLs stay as they are."""
+        """Applies new heads; the bodies of these URLs stay as they are. The state UNKNOWN deletes a URL."""
         rows = None
         if hand is None:
             cards, old = self._take_out(heads, tokens)
@@ -177,8 +177,11 @@ class UrlTable:
             cards, old, rows = hand.cards, hand.old, hand.rows
             self._close(tokens)
         dead = self._dead(heads) if hand is not None else self._outlived(heads)
-        self.ledger.append_heads(heads if dead is None else heads[~dead])
+        living = heads if dead is None else heads[~dead]
+        self.ledger.append_heads(living)
         self._put(cards, old, rows)
+        if living["state"].tobytes().count(UNKNOWN):
+            self.seen.remove(living[living["state"] == UNKNOWN])
 
     def _dead(self, heads: Heads) -> npt.NDArray[np.bool_] | None:
         """Which cards are void, None for none. The ledger takes no void card: the URL may have been accepted anew, and

@@ -34,8 +34,8 @@ _FINGERPRINT = np.uint64(FINGERPRINT_MAX)
 
 
 class SpilledKeys:
-    """A set of keys with `check` and `add` as `kernels.FingerprintSet` has. bytes_max: the limit for its memory, which
-    may change at any time.
+    """A set of keys with `check`, `add` and `remove` as `kernels.FingerprintSet` has. bytes_max: the limit for its
+    memory, which may change at any time.
 
     files: for its runs; number: returns a new number for a run; keys: the set that became too large. repeats: most keys
     that are added were added before.
@@ -55,6 +55,7 @@ class SpilledKeys:
         self._number = number
         self._repeats = repeats
         self._fresh = kernels.FingerprintSet()
+        self._removed = kernels.FingerprintSet()  # keys that runs may still have
         self._frozen: kernels.FingerprintSet | None = keys
         self._runs: list[KeyRun] = []
         self._filter = self._new_filter(len(keys))
@@ -85,6 +86,8 @@ class SpilledKeys:
                 found[rows[maybe]] = there
                 self._looked_up += count
                 self._false += count - int(np.count_nonzero(there))
+        if len(self._removed):
+            found &= ~np.frombuffer(self._removed.check(slots, fingerprints), np.bool_)
         return found.tobytes()
 
     def _in_runs(self, slots: npt.NDArray[np.uint16], prints: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
@@ -115,7 +118,14 @@ class SpilledKeys:
             slots, fingerprints = _column(slots, np.uint16)[new], _column(fingerprints, np.uint64)[new]
         if len(slots):
             self._fresh.add(slots, fingerprints)
+            if len(self._removed):
+                self._removed.remove(slots, fingerprints)
         self._step(len(slots))
+
+    def remove(self, slots: Any, fingerprints: Any) -> None:
+        """Removes keys. Runs are not written anew: a set in memory has the keys that do not count there any more."""
+        self._fresh.remove(slots, fingerprints)
+        self._removed.add(slots, fingerprints)
 
     # ------------------------------------------------------------------------------------------------ the work
 
@@ -235,7 +245,7 @@ class SpilledKeys:
     def statistics(self) -> dict[str, int]:
         """Returns how many keys there are, the bytes in memory and on disk, and the parts of these."""
         filter_ = self._filter.statistics()
-        in_memory = [self._fresh, *([self._frozen] if self._frozen is not None else [])]
+        in_memory = [self._fresh, self._removed, *([self._frozen] if self._frozen is not None else [])]
         sets = sum(one.statistics()["bytes"] for one in in_memory)
         return {
             "keys": len(self),

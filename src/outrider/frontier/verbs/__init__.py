@@ -31,7 +31,7 @@ parts that its constructor takes. `machine.py`, above this folder, puts them tog
     signalling.py       dates of changes that links name, and what visits show about them
     resting.py          rest: requests that are over before their outcomes are known
     operations.py       orders of operators: pause, block, delay, limit, delete
-    single_urls.py      orders about single URLs: reprioritise, requeue, retry
+    single_urls.py      orders about single URLs: reprioritise, requeue, delete, retry
     transfer.py         export and import of URL records
     queries.py          the calls that only read; statuses.py makes statuses and counts
     explaining.py       why a URL is not fetched now, and why nothing can be leased

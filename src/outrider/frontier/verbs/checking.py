@@ -162,6 +162,7 @@ CHECKS: Final[dict[str, Check]] = {
     "queue_errands.urls": lambda value: list(map(sendable, queued_errands.urls_of(value))),
     "reprioritise.urls": _url_priorities,
     "requeue.urls": lambda value: list(map(_named, single_urls.requeued_urls(value))),
+    "delete_urls.urls": lambda value: list(map(_named, single_urls.deleted_urls(value))),
     "requeue.priority": lambda value: None if value is None else priority.possible(value),
     "at": lambda value: None if value is None else arguments.until(value, "at"),
     "priority": _priority,

@@ -143,6 +143,8 @@ class Core:
             if Fact.VOID in draft.rows or Fact.CRAWL_RULES in draft.rows:
                 self.recent.forget()
                 self.scopes.forget()
+            if draft.deletes:
+                self.recent.forget()
             if not _OF_ERRANDS.isdisjoint(draft.rows):
                 self.gates.errands_changed(draft)
         for marks in draft.known:

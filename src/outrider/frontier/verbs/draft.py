@@ -60,9 +60,9 @@ class Clock(HostCells[int, float]):
 
 class Draft:
     """The facts of one call, by kind. Rare kinds are rows; cards and clocks may also be columns. puts: it has records
-    of a caller, which may move a URL to any state."""
+    of a caller, which may move a URL to any state; deletes: it deletes single URLs."""
 
-    puts = False
+    puts = deletes = False
 
     def __init__(self, tables: Tables, now: Instant, *, keeps_lines: bool = False) -> None:
         self.now = now

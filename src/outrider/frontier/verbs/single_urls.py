@@ -1,4 +1,5 @@
-"""The calls of operators on single URLs, which reach a URL in any state by its name: reprioritise, requeue, retry.
+"""The calls of operators on single URLs, which reach a URL in any state by its name: reprioritise, requeue,
+delete, retry.
 
 The cost of a call does not depend on how many URLs wait or are queued.
 """
@@ -19,6 +20,7 @@ from outrider.frontier.format.card_records import CardRecord
 from outrider.frontier.format.facts import Fact
 from outrider.frontier.priority import checked, class_in, possible
 from outrider.frontier.state.hosts import NONE
+from outrider.frontier.state.rested import NOT_OVER
 from outrider.frontier.state.url_table import (
     DONE,
     GONE,
@@ -30,8 +32,10 @@ from outrider.frontier.state.url_table import (
     STATES,
     UNKNOWN,
     WAITING,
+    OpenLeases,
     Reason,
     set_queued,
+    states_of,
 )
 from outrider.frontier.verbs import arguments, unique
 from outrider.frontier.verbs.deciding import Core, Part
@@ -40,6 +44,7 @@ from outrider.frontier.verbs.draft import Draft
 from outrider.frontier.verbs.operations import Operations
 from outrider.frontier.verbs.paying import ERROR as PAYMENT
 from outrider.frontier.verbs.paying import Paying
+from outrider.frontier.verbs.statuses import discovered_at
 from outrider.journey import Link, State, UrlName, UrlNames, UrlPriorities, UrlStatus
 from outrider.kernels.card_layout import HEAD, Heads
 from outrider.limits import CALL_ROWS_MAX
@@ -223,6 +228,40 @@ class SingleUrls(Part):
             raise
         return len(cards)
 
+    def delete(self, urls: UrlNames, crawl: str | None, now: Instant, *, before: Instant | None = None) -> list[State]:
+        """Deletes URLs in any state, as if they had never existed. An open lease of such a URL ends: a report of it
+        is stale, and the host rests a whole delay. before: only those that were discovered before this instant. Returns
+        the state of each before."""
+        names = deleted_urls(urls)
+        row, now = self._begin(crawl, now)
+        mask, cards = self.found(names, row)
+        states = self.states_of(cards)
+        rows = _last_of_each(cards.heads["order"])
+        if before is not None:
+            dates = [discovered_at(CardRecord.of(cards, place), self.tables) for place in rows.tolist()]
+            rows = rows[np.array([date is None or date < before for date in dates], np.bool_)]
+        cards = cards.take(rows)
+        tokens = self.tokens_of(cards)
+        cold = cards.filter(self.tables.queues.find(np.ascontiguousarray(cards.heads["queue"])) == NONE).heads
+        draft = self._core.draft(now)
+        draft.deletes = len(cards) > 0
+        leases = self.ended(draft, tokens[tokens != 0])
+        _end(draft, leases.cards, tokens[tokens != 0], states_of(LEASED, len(leases.cards)))
+        self._change(draft, cards.filter(tokens == 0), lambda heads: heads["state"].fill(UNKNOWN))
+        if len(cold):  # hosts that were recalled only for this
+            self._core.cooling.put_back(np.unique(self.tables.queues.host[self.tables.rows_of(cold)]), now)
+        return _answers(mask, states)
+
+    def ended(self, draft: Draft, tokens: npt.NDArray[np.uint64]) -> OpenLeases:
+        """Returns the open leases with these tokens, which this call ends without a report. Their hosts rest a whole
+        delay if a request may be under way."""
+        leases, over = self.tables.urls.by_token(tokens), self.tables.hosts.rested.ends_of(tokens)
+        requested = leases.queues if over is None else leases.queues[over == NOT_OVER]
+        for queue in requested.tolist():
+            host, floor = int(self.tables.queues.host[queue]), self._rests.floor_of_page(queue)
+            self._rests.whole(draft, host, floor, draft.now)
+        return leases
+
     def _begin(self, crawl: str | None, now: Instant) -> tuple[int, Instant]:
         """Returns the row of a crawl and the time, after URLs that are due by now were queued."""
         row = self._operators.crawl_row(arguments.name("crawl", crawl) or "default")
@@ -283,6 +322,14 @@ class SingleUrls(Part):
         return len(some)
 
 
+def _end(draft: Draft, cards: Cards, tokens: npt.NDArray[np.uint64], old: Uint8s) -> None:
+    """Adds to a draft that these URLs are deleted."""
+    if len(cards):
+        heads = cards.changed()
+        heads["state"] = UNKNOWN
+        draft.heads(cards.with_heads(heads), tokens, old)
+
+
 def _last_of_each(orders: npt.NDArray[np.uint64]) -> npt.NDArray[np.intp]:
     """Returns the last row of each order, in the order of the rows."""
     return np.array(sorted({order: row for row, order in enumerate(orders.tolist())}.values()), np.intp)
@@ -306,6 +353,13 @@ def requeued_urls(urls: UrlNames) -> list[UrlName]:
     """Returns the URLs of a call, checked. Raises SettingsError."""
     if isinstance(urls, Mapping):
         raise SettingsError("requeue has one priority for all URLs of a call: pass a list of URLs, and priority=")
+    return [url for url, _ in url_priorities(urls, 0.5)]
+
+
+def deleted_urls(urls: UrlNames) -> list[UrlName]:
+    """Returns the URLs of a call, checked. Raises SettingsError."""
+    if isinstance(urls, Mapping):
+        raise SettingsError("delete_urls takes no priorities: pass a list of URLs")
     return [url for url, _ in url_priorities(urls, 0.5)]
 
 

@@ -26,7 +26,6 @@ from outrider.frontier.format.metadata import metadata_bytes_max, packed, unpack
 from outrider.frontier.policy.revisit import codes_of, pauses_of
 from outrider.frontier.priority import checked, class_again, possible
 from outrider.frontier.state.hosts import NONE
-from outrider.frontier.state.rested import NOT_OVER
 from outrider.frontier.state.url_table import LEASED, QUEUED, STATES, UNKNOWN, WAITING, Reason
 from outrider.frontier.verbs import arguments
 from outrider.frontier.verbs.arrivals import Arrival, Arrivals, Origin
@@ -203,11 +202,7 @@ class Transfer(Part):
         _, cards = urls.find(found.links.crawl[rows], found.slots[rows], found.prints[rows])
         tokens = self._urls.tokens_of(cards)
         free = np.flatnonzero(tokens == 0)
-        leases, over = urls.by_token(tokens[tokens != 0]), self.tables.hosts.rested.ends_of(tokens[tokens != 0])
-        requested = leases.queues if over is None else leases.queues[over == NOT_OVER]
-        for queue in requested.tolist():  # a request may be under way
-            host, floor = int(self.tables.queues.host[queue]), self._rests.floor_of_page(queue)
-            self._rests.whole(draft, host, floor, draft.now)
+        leases = self._urls.ended(draft, tokens[tokens != 0])
         taken, old = urls.take_out(cards.take(free))
         whole = Cards.concatenate([taken, leases.cards])
         places = [*free.tolist(), *np.flatnonzero(tokens).tolist()]
