@@ -432,6 +432,41 @@ def test_max_urls_per_queue_limits_each_queue(client, crawl):
     assert all(sum(one["key"] == key for one in found) == 2 for key in {one["key"] for one in found})
 
 
+def test_max_urls_per_queue_counts_urls_in_process(client, crawl):
+    client.put(*(discovered(f"http://a.test/{row}", crawl) for row in range(8)))
+    client.ask("SetDelay", {"crawlID": crawl, "key": "a.test", "delay_requestable": 0})
+    assert len(got(client, crawl, 3, max_urls_per_queue=3)) == 3
+    time.sleep(1.1)  # a server that counts seconds
+    assert client.get(crawlID=crawl, max_urls_per_queue=3) == []
+    assert len(client.get(crawlID=crawl, max_urls_per_queue=5)) == 2
+    assert stats(client, crawl)[:2] == (8, 5)
+
+
+def test_an_update_makes_room_in_its_queue(client, crawl):
+    client.put(*(discovered(f"http://a.test/{row}", crawl) for row in range(3)))
+    client.ask("SetDelay", {"crawlID": crawl, "key": "a.test", "delay_requestable": 0})
+    (first,) = got(client, crawl, 1, max_urls_per_queue=1)
+    client.put(known(first, 0, crawl))
+    assert len(got(client, crawl, 1, max_urls_per_queue=1)) == 1
+
+
+def test_the_urls_in_process_of_one_queue_hold_no_other(client, crawl):
+    client.put(discovered("http://a.test/1", crawl, "one"), discovered("http://a.test/2", crawl, "one"))
+    client.put(discovered("http://a.test/3", crawl, "two"))
+    for key in ("one", "two"):
+        client.ask("SetDelay", {"crawlID": crawl, "key": key, "delay_requestable": 0})
+    assert len(got(client, crawl, 1, key="one", max_urls_per_queue=1)) == 1
+    assert got(client, crawl, 1, max_urls_per_queue=1) == ["http://a.test/3"]
+
+
+def got(client, crawl, count, **request):
+    """The first URLs that the crawl hands out, within two seconds: a server may count whole seconds."""
+    until = time.monotonic() + 2.5
+    while len(found := client.get(crawlID=crawl, **request)) < count and time.monotonic() < until:
+        time.sleep(0.05)
+    return found
+
+
 def test_0_is_no_limit(client, crawl):
     client.put(*(discovered(f"http://h{row}.test/{page}", crawl) for row in range(3) for page in range(5)))
     assert len(client.get(crawlID=crawl)) == 15
@@ -488,7 +523,7 @@ def test_the_default_delay_is_a_second(client, crawl):
     client.put(discovered("http://a.test/1", crawl), discovered("http://a.test/2", crawl))
     begun = time.monotonic()
     assert len(client.get(crawlID=crawl, max_urls_per_queue=1)) == 1
-    while not client.get(crawlID=crawl, max_urls_per_queue=1):
+    while not client.get(crawlID=crawl, max_urls_per_queue=2):
         assert time.monotonic() - begun < 5
         time.sleep(0.005)
     assert 0.99 <= time.monotonic() - begun < 1.5
@@ -731,6 +766,69 @@ def test_a_deleted_crawl_can_be_made_again(client, crawl):
     assert stats(client, crawl)[0] == 1
 
 
+def purged(client, crawl, urls, **request):
+    """How many URLs `PurgeURLs` deletes. It deletes those before this second, so it is asked until it has deleted so
+    many."""
+    count, until = 0, time.monotonic() + 5
+    while count < urls and time.monotonic() < until:
+        count += client.ask("PurgeURLs", {"crawlID": crawl, **request}).get("value", 0)
+        time.sleep(0.05)
+    return count
+
+
+def test_purging_deletes_urls_in_any_state(client, crawl):
+    client.put(discovered("http://a.test/1", crawl), known("http://a.test/2", 0, crawl))
+    client.put(known("http://b.test/", LATER, crawl), discovered("http://c.test/", crawl))
+    assert client.get(crawlID=crawl, key="c.test") == ["http://c.test/"]
+    assert purged(client, crawl, 4) == 4
+    assert stats(client, crawl)[:4] == (0, 0, 0, 0)
+    assert urls_of(client, crawlID=crawl) == []
+    assert client.get(crawlID=crawl) == []
+
+
+def test_a_purged_url_is_unknown_and_can_be_new_again(client, crawl):
+    client.put(known("http://a.test/", 0, crawl))
+    assert purged(client, crawl, 1) == 1
+    assert code_of(lambda: status(client, crawl, "http://a.test/")) is NOT_FOUND
+    assert client.put(discovered("http://a.test/", crawl, id="1")) == [("1", OK)]
+    assert stats(client, crawl)[:3] == (1, 0, 0)
+
+
+def test_urls_of_the_last_days_are_not_purged(client, crawl):
+    client.put(discovered("http://a.test/", crawl))
+    time.sleep(1.1)  # so that days=0 would purge it
+    assert client.ask("PurgeURLs", {"crawlID": crawl, "days": 1}) == {}
+    assert client.ask("PurgeURLs", {"crawlID": crawl, "days": 2**32 - 1}) == {}
+    assert stats(client, crawl)[0] == 1
+
+
+def test_purging_a_queue_leaves_the_others(client, crawl):
+    client.put(discovered("http://a.test/", crawl), discovered("http://b.test/", crawl))
+    assert purged(client, crawl, 1, key="a.test") == 1
+    assert urls_of(client, crawlID=crawl) == ["http://b.test/"]
+
+
+def test_purging_leaves_other_crawls(client, crawl):
+    client.put(discovered("http://a.test/", crawl), discovered("http://a.test/", crawl + "x"))
+    assert purged(client, crawl, 1) == 1
+    assert stats(client, crawl + "x")[0] == 1
+
+
+def test_purging_an_unknown_crawl_or_queue_gives_0(client, crawl):
+    client.put(discovered("http://a.test/", crawl))
+    assert client.ask("PurgeURLs", {"crawlID": crawl + "x"}) == {}
+    assert client.ask("PurgeURLs", {"crawlID": crawl, "key": "b.test"}) == {}
+
+
+def test_purged_completed_urls_make_room_below_a_limit(client, crawl):
+    client.put(discovered("http://a.test/1", crawl))
+    client.ask("SetCrawlLimit", {"crawlID": crawl, "key": "a.test", "limit": 1})
+    client.put(known("http://a.test/1", 0, crawl))
+    assert purged(client, crawl, 1) == 1
+    client.put(discovered("http://a.test/2", crawl))
+    assert client.get(crawlID=crawl) == ["http://a.test/2"]
+
+
 def test_a_blocked_queue_is_not_handed_out(client, crawl):
     client.put(discovered("http://a.test/", crawl), discovered("http://b.test/", crawl))
     client.ask("BlockQueueUntil", {"crawlID": crawl, "key": "a.test", "time": LATER})
@@ -778,7 +876,7 @@ def test_a_delay_before_the_first_url_of_its_queue_counts(client, crawl):
     client.ask("SetDelay", {"crawlID": crawl, "key": "k", "delay_requestable": 0})
     client.put(discovered("http://a.test/1", crawl, key="k"), discovered("http://a.test/2", crawl, key="k"))
     assert len(client.get(crawlID=crawl, max_urls_per_queue=1)) == 1
-    assert len(client.get(crawlID=crawl, max_urls_per_queue=1)) == 1
+    assert len(client.get(crawlID=crawl, max_urls_per_queue=2)) == 1
 
 
 def test_a_queue_at_its_limit_of_completed_urls_is_not_handed_out(client, crawl):
@@ -796,7 +894,7 @@ def test_urls_in_flight_do_not_count_for_the_limit(client, crawl):
     client.ask("SetDelay", {"crawlID": crawl, "key": "a.test", "delay_requestable": 0})
     client.ask("SetCrawlLimit", {"crawlID": crawl, "key": "a.test", "limit": 1})
     assert len(client.get(crawlID=crawl, max_urls_per_queue=1)) == 1
-    assert len(client.get(crawlID=crawl, max_urls_per_queue=1)) == 1
+    assert len(client.get(crawlID=crawl, max_urls_per_queue=2)) == 1
 
 
 def test_a_limit_of_0_ends_a_limit(client, crawl):

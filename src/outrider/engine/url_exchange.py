@@ -5,6 +5,7 @@ All crawls here are by unique keys. A crawl is made by its first URL.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -21,16 +22,22 @@ from outrider.frontier.machine import Machine
 from outrider.frontier.state.crawls import CrawlState
 from outrider.frontier.state.hosts import QueueRules
 from outrider.frontier.verbs import statuses
-from outrider.journey import Code, CrawlOrder, LeaseBatch, Link, QueueStatus, Unique, UrlStatus
+from outrider.journey import Code, CrawlOrder, LeaseBatch, Link, QueueStatus, UrlName, UrlStatus
+from outrider.limits import MICROSECONDS
 from outrider.storage.files import read_whole
 from outrider.storage.files import replace as replace_file
 from outrider.url import UrlBatch, is_host_of
 
 Answer = TypeVar("Answer")
+DEFAULT_CRAWL = "DEFAULT"
+KEY_CHARACTERS_MAX = 255
+DATE_MAX = 253_402_300_799
+"""The last second of the year 9999. A later date is a mistake: most are milliseconds."""
 KEPT_FILE = "protocol.json"
 KEPT_BYTES_MAX = 64 << 20
 WORKER = "grpc"
 """The holder of URLs that were handed out. Its leases outlive a restart."""
+PURGED_URLS_PER_CALL = 256
 _COUNTS = ("queued", "leased", "waiting", "parked", "done", "gone")
 
 
@@ -127,7 +134,8 @@ class UrlExchange:
         key: str | None,
         errands: bool = False,
     ) -> LeaseBatch:
-        """Leases URLs for some seconds. Raises SettingsError for a key that no queue has."""
+        """Leases URLs for some seconds. per_queue: how many URLs of a queue may be leased at once, also by several
+        calls. Raises SettingsError for a key that no queue has."""
         how: dict[str, Any] = {
             "ttl_seconds": seconds,
             "per_queue": per_queue,
@@ -136,6 +144,7 @@ class UrlExchange:
             "key": key,
             "worker": WORKER,
             "errands": errands,
+            "caps": True,
         }
         return self._frontier._call("lease", lambda m, now: m.leases.lease(want, now, **how))
 
@@ -225,6 +234,31 @@ class UrlExchange:
 
         return self._frontier._call("delete", verb)
 
+    def purge(self, crawl: str, key: str | None, before: Instant) -> int:
+        """Deletes the URLs of a crawl or a key that were discovered before an instant. Returns their number, when that
+        is durable. Other calls run between the pieces, so an interrupted call has deleted some."""
+        count, piece = 0, list[UrlName]()
+        for found in self.urls(crawl, key):
+            if found.status.discovered_at is None or found.status.discovered_at < before:
+                piece.append(_name_of(found.status))
+            if len(piece) >= PURGED_URLS_PER_CALL:
+                count += self._purge(piece, crawl, before)
+                piece.clear()
+        count += self._purge(piece, crawl, before)
+        self._frontier._wait_durable()
+        return count
+
+    def _purge(self, names: Sequence[UrlName], crawl: str, before: Instant) -> int:
+        """Deletes some URLs. One that was deleted and discovered again meanwhile stays."""
+
+        def verb(machine: Machine, now: Instant) -> int:
+            before_it = machine.tables.urls.accepted()
+            with contextlib.suppress(SettingsError):  # the crawl was deleted meanwhile
+                machine.urls.delete(names, crawl, now, before=before)
+            return before_it - machine.tables.urls.accepted()
+
+        return self._frontier._call("delete_urls", verb, wait=False) if names else 0
+
     def block_until(self, until: Instant, crawl: str, key: str) -> None:
         """Hands out nothing of a queue before an instant, also if its first URL comes later."""
         self._rule(crawl, key, lambda rules: replace(rules, blocked_until=until))
@@ -279,6 +313,27 @@ class UrlExchange:
             frontier._check()
             frontier._machine.core.wake(frontier._machine.core.advance(frontier._instant()))
             return look(frontier._machine)
+
+
+def record_of_known(
+    url: str, key: str, crawl: str, date: int, metadata: Mapping[str, Any], now: Instant
+) -> dict[str, Any]:
+    """Returns the record of a known URL. date: from when it may be requested, in seconds; 0 if it is done."""
+    due = date * MICROSECONDS
+    state = "done" if date == 0 else "waiting" if due > now else "queued"
+    return {
+        "url": url,
+        "key": key or None,
+        "crawl": crawl,
+        "unique": "caller",
+        "state": state,
+        "due": due or None,
+        "metadata": metadata,
+    }
+
+
+def _name_of(status: UrlStatus) -> UrlName:
+    return status.unique_key if status.unique_key is not None else Link(status.url, key=status.key)
 
 
 def _plain_urls(links: Sequence[Link]) -> UrlBatch | None:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from outrider.engine.url_exchange import KEPT_FILE, KnownUrl, UrlExchange
+from outrider.engine.url_exchange import DATE_MAX, DEFAULT_CRAWL, KEPT_FILE, KnownUrl, UrlExchange
 from outrider.errors import DamagedStoreError, SettingsError
 from outrider.frontier.verbs.unique import key_of_text
 from outrider.journey import Link, State
@@ -21,12 +21,9 @@ from outrider.service.access import Role
 from outrider.service.grpc_status import GrpcError, GrpcStatus
 from outrider.url import host_of, spell
 
-DEFAULT_CRAWL: Final = "DEFAULT"
-KEY_CHARACTERS_MAX: Final = 255
 PAGE_ROWS: Final = 100
 """How many rows a page has if the request says 0."""
-DATE_MAX: Final = 253_402_300_799
-"""The last second of the year 9999. A later date is a mistake: most are milliseconds."""
+DAY_SECONDS: Final = 86_400
 _LEVELS: Final = (5, logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR)
 
 Request = Mapping[str, Any]
@@ -252,9 +249,12 @@ class Calls:
         self._exchange.hold(crawl, key, self.limits.get((crawl, key), 0))
 
     def _purge(self, request: Request) -> Answer:
-        raise GrpcError(
-            GrpcStatus.UNIMPLEMENTED, "this server deletes queues and crawls, but not single URLs by their date"
-        )
+        """Deletes URLs that were discovered so many days ago, or, for 0 days, before this second."""
+        second = self._exchange.now() // MICROSECONDS - int(request.get("days", 0)) * DAY_SECONDS
+        crawl, key = crawl_of(request), key_of(request)
+        count = self._exchange.purge(crawl, key, max(second, 0) * MICROSECONDS)
+        self._hold_again(crawl, key)
+        return {"value": count}
 
 
 def checked_date(name: str, seconds: int) -> int:

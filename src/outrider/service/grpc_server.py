@@ -20,22 +20,20 @@ from typing import TYPE_CHECKING, Any, Final
 
 from outrider.engine.owner import Frontier
 from outrider.engine.protobuf import Protocol
-from outrider.engine.url_exchange import UrlExchange
-from outrider.errors import ClosedError, SettingsError, StoreError, StoreFullError
-from outrider.journey import Code, Kind, Lease, LeaseBatch, Link
-from outrider.limits import MICROSECONDS, SERVICE_BODY_BYTES_MAX
-from outrider.service import reflection
-from outrider.service.access import Listening, Role, TokenRoles
-from outrider.service.audit import Audit
-from outrider.service.grpc_calls import (
+from outrider.engine.url_exchange import (
     DATE_MAX,
     DEFAULT_CRAWL,
     KEY_CHARACTERS_MAX,
-    ROLES,
-    Calls,
-    listed,
-    queue_key,
+    UrlExchange,
+    record_of_known,
 )
+from outrider.errors import ClosedError, SettingsError, StoreError, StoreFullError
+from outrider.journey import Code, Kind, Lease, LeaseBatch, Link
+from outrider.limits import SERVICE_BODY_BYTES_MAX
+from outrider.service import reflection
+from outrider.service.access import Listening, Role, TokenRoles
+from outrider.service.audit import Audit
+from outrider.service.grpc_calls import ROLES, Calls, listed, queue_key
 from outrider.service.grpc_status import GrpcError, GrpcStatus, status_of
 from outrider.service.open_calls import HandOut, OpenCall, OpenCalls
 from outrider.service.problems import Problem
@@ -271,7 +269,8 @@ class GrpcServer:
             elif dates[row] <= DATE_MAX:
                 known.add((crawl, key, url))
                 record_rows.append(row)
-                records.append(_record(url, key, crawl, metadata[row], dates[row], now))
+                values = _read_metadata(metadata[row]) or {}
+                records.append(record_of_known(url, key, crawl, dates[row], values, now))
         if links or records:
             self._store(links, records, link_rows, record_rows, statuses)
         if records and self._calls.limits:
@@ -502,21 +501,6 @@ def _read_metadata(octets: bytes) -> Mapping[str, Any] | None:
 
 def _lists(metadata: Mapping[str, Any] | None) -> dict[str, list[str]] | None:
     return listed(metadata) if metadata else None
-
-
-def _record(url: str, key: str, crawl: str, metadata: bytes, date: int, now: int) -> dict[str, Any]:
-    """The record of a known item. The date 0 says that the URL is done."""
-    due = date * MICROSECONDS
-    state = "done" if date == 0 else "waiting" if due > now else "queued"
-    return {
-        "url": url,
-        "key": key or None,
-        "crawl": crawl,
-        "unique": "caller",
-        "state": state,
-        "due": due or None,
-        "metadata": _read_metadata(metadata) or {},
-    }
 
 
 def _facts(request: Mapping[str, Any]) -> dict[str, Any]:

@@ -226,7 +226,8 @@ class UrlTable:
             )
         if self._tables.hosts.rested:
             hosts = self._tables.queues.host[queues].tolist()
-            over = [self._tables.hosts.rested.drop(*lease) for lease in zip(tokens.tolist(), hosts, strict=True)]
+            leases = zip(tokens.tolist(), hosts, queues.tolist(), strict=True)
+            over = [self._tables.hosts.rested.drop(*lease) for lease in leases]
             queues = queues[~np.array(over, np.bool_)]
         self._turns(queues, -1)
 
@@ -236,7 +237,7 @@ class UrlTable:
         found, queues, *_ = self.leases.get(np.ascontiguousarray(tokens), False)
         rows = np.frombuffer(queues, np.uint32)
         hosts = self._tables.queues.host[rows].tolist()
-        leases = zip(tokens.tolist(), hosts, ended.tolist(), strict=True)
+        leases = zip(tokens.tolist(), hosts, ended.tolist(), rows.tolist(), strict=True)
         new = [
             bool(there) and self._tables.hosts.rested.add(*lease) for there, lease in zip(found, leases, strict=True)
         ]

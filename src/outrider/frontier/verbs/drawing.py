@@ -59,7 +59,8 @@ _BACK = frozenset(
 class LeaseRequest:
     """The arguments of a lease call. want: how many leases; pages_left: how many pages at most; before: the turn of
     each URL must be before this instant; queues_max: how many queues may contribute; crawl: a row, None for all crawls;
-    errands: whether the caller accepts errands."""
+    errands: whether the caller accepts errands; caps: whether `per_queue` also counts the open leases of earlier calls
+    whose request is over."""
 
     want: int
     pages_left: int
@@ -71,6 +72,7 @@ class LeaseRequest:
     crawl: int | None
     key: str | None
     errands: bool
+    caps: bool = False
 
 
 class _Pick:
@@ -230,7 +232,7 @@ class LeaseDraw:
             odd = np.searchsorted(kept, odd[good[odd]]) if len(odd) else odd
             drawn, hosts, flags, busy = drawn[kept], hosts[kept], flags[kept], busy[kept]
         pick = _Pick(drawn, hosts, odd)
-        if len(drawn) and (self._wish.per_queue > 1 or len(odd) or self._budgets.parks):
+        if len(drawn) and (self._wish.per_queue > 1 or self._wish.caps or len(odd) or self._budgets.parks):
             pick = self._measured(pick, flags, busy)
         return pick
 
@@ -349,6 +351,8 @@ class LeaseDraw:
             # A URL whose turn is after the deadline would be lost, and gone in the end.
             in_time = 1 + (wish.before - wish.now - 1) // np.maximum(gaps, 1)
             most = np.where(gaps > 0, np.minimum(most, in_time), most)
+        if wish.caps and len(self._tables.hosts.rested):
+            most = np.minimum(most, wish.per_queue - self._tables.hosts.rested.of_queues(pick.queues))
         if self._tables.queues.rules:
             # A host that allows several requests at once gets no train, which would be one request with all turns.
             for place in pick.odd.tolist():

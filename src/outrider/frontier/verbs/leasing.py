@@ -58,9 +58,11 @@ class Leasing(Part):
         self._robots, self._traps, self._returning = robots, traps, returning
         self._odd = 0  # how `_seekers_share` halved an odd number the last time: 1 rounded up
 
-    def lease(self, want: int, now: Instant, *, request_id: RequestId | None = None, **how: Any) -> LeaseBatch:
-        """Returns up to `want` leases of queues whose clocks allow it now. how: the other arguments of `Verbs.lease`.
-        Raises SettingsError for invalid numbers."""
+    def lease(
+        self, want: int, now: Instant, *, request_id: RequestId | None = None, caps: bool = False, **how: Any
+    ) -> LeaseBatch:
+        """Returns up to `want` leases of queues whose clocks allow it now. caps: as for `LeaseRequest`; how: the other
+        arguments of `Verbs.lease`. Raises SettingsError for invalid numbers."""
         how = {**LEASE_KEYWORDS, **how, "want": want, "request_id": request_id}
         how = {name: check(how[name]) for name, check in CHECKS.items()}
         want, per_queue, errands, request_id = how["want"], how["per_queue"], how["errands"], how["request_id"]
@@ -89,7 +91,7 @@ class Leasing(Part):
         if want:
             self._core.revisits.look(now, min(want, pages_left))
             self._core.settle(now)
-        wish = LeaseRequest(want, pages_left, now, deadline, before, per_queue, queues_max, row, key, errands)
+        wish = LeaseRequest(want, pages_left, now, deadline, before, per_queue, queues_max, row, key, errands, caps)
         drawing = LeaseDraw(self._core, self._robots, self._traps, draft, wish, refusals)
         if crawl is None or row is not None:
             self._draw(drawing, wish)
