@@ -473,6 +473,8 @@ def import_command(directory: str, files: tuple[str, ...], spider: str | None) -
 
     \b
     .jsonl .csv .parquet      A file of `export`. Each URL keeps its state.
+                              Or a file of URLFrontier's `DumpURLs`, with
+                              dates and creation dates.
     .txt                      A list of URLs, one per line.
     .xml .xml.gz .rss .atom   A sitemap or feed. Its pages become seeds, and the
                               next run fetches the sitemaps of an index.

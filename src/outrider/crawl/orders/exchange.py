@@ -52,6 +52,7 @@ from outrider.crawl.questions.captures import (
 )
 from outrider.crawl.questions.crawl_queries import ask_owner, changing
 from outrider.crawl.questions.import_pages import archive_beside, is_final, is_line, links_of, record_of
+from outrider.crawl.questions.import_urlfrontier import is_item, record_of_item
 from outrider.crawl.run.sitemaps import link_of
 from outrider.crawl.setup.directory import store_of
 from outrider.engine import Frontier
@@ -195,6 +196,9 @@ def take_file(frontier: Frontier, path: str, found: Imported, counter: Counter) 
             _take_lines(frontier, path, found, counter)
             return
         rows = chain(first, rows)
+        if first and is_item(first[0].record or {}):
+            _take_items(frontier, rows, path, found, counter)
+            return
     for batch in in_batches(rows):
         found.rows += len(batch)
         good = _usable(batch, path, found, states=not urls)
@@ -298,6 +302,22 @@ def _take_lines(frontier: Frontier, path: str, found: Imported, counter: Counter
         rows = (read for read in read_records(path, PAGES) if read.record and _is_final(read))
         for read in rows:
             _take_links(frontier, read, files, path, found)
+
+
+def _take_items(frontier: Frontier, rows: Iterator[Read], path: str, found: Imported, counter: Counter) -> None:
+    """Imports the lines of a URLFrontier's `DumpURLs`."""
+    for batch in in_batches(rows):
+        found.rows += len(batch)
+        good = []
+        for read in batch:
+            try:
+                if read.fault:
+                    raise SettingsError(read.fault)
+                good.append(Read(read.place, record_of_item(read.record or {}, frontier.now())))
+            except SettingsError as error:
+                found.fault(path, read.place, error.facts)
+        _restore(frontier, good, path, found)
+        counter.add(len(batch))
 
 
 def _is_final(read: Read) -> bool:

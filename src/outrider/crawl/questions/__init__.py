@@ -8,6 +8,7 @@ A running crawl answers over `control.sock` or HTTP. If no process owns the dire
     control.py           `control.sock` of a running crawl
     crawl_queries.py     questions and orders, to a running crawl or to its files
     import_pages.py      lines and archive of a crawl, read for another frontier
+    import_urlfrontier.py  items of another URLFrontier, read for a frontier
     manual_requests.py   single requests with the settings of a crawl
     politeness_proof.py  the proof from the record that no delay was violated
     record_proof.py      a part of the politeness record that a stranger can check
