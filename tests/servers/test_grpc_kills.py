@@ -1,0 +1,125 @@
+"""kill -9 under the gRPC server: what was acknowledged is there, once, and the clocks of hosts hold."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import subprocess
+import threading
+import time
+
+import grpc
+import pytest
+
+from e2e.crawling import command, environment, outrider
+from grpc_client import Client, discovered, known
+
+OK = 0
+ROUNDS, ITEMS = 4, 3_000
+HOSTS, PATHS = 40, 30
+
+
+@pytest.fixture
+def server(tmp_path):
+    """Starts servers of one directory; each is killed at the end."""
+    running = []
+
+    def start():
+        words = command("serve", tmp_path / "crawl", "--grpc", "127.0.0.1:0")
+        running.append(subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env=environment()))
+        line = running[-1].stderr.readline()
+        assert "serving gRPC at" in line, line
+        return Client(line.split()[-1]), running[-1]
+
+    yield start
+    for process in running:
+        process.kill()
+        process.communicate()
+
+
+class Sender:
+    """Sends items in one stream, with a date that grows, and notes the last sent and the last acknowledged one of each
+    URL."""
+
+    def __init__(self, rng, dates):
+        self.rng, self.dates = rng, dates
+        self.sent, self.acknowledged, self.new = {}, {}, set()
+        self.count = 0
+
+    def items(self):
+        for _ in range(ITEMS):
+            url = f"http://h{self.rng.randrange(HOSTS)}.test/{self.rng.randrange(PATHS)}"
+            if self.rng.random() < 0.3:
+                yield discovered(url + "/new", id=f"new {url}/new")
+                continue
+            date = next(self.dates)
+            self.sent[url] = date
+            yield known(url, date, id=f"{date} {url}")
+
+    def run(self, client, ready):
+        try:
+            for ack in client.stream("PutURLs", self.items()):
+                kind, url = ack["ID"].split(" ")
+                if kind == "new":
+                    self.new.add(url)
+                elif ack.get("status", 0) == OK:
+                    self.acknowledged[url] = max(int(kind), self.acknowledged.get(url, 0))
+                self.count += 1
+                if self.count > ITEMS // 6:
+                    ready.set()
+        except grpc.RpcError:
+            ready.set()  # the server was killed
+
+
+def test_what_was_acknowledged_survives_kill_9(server, tmp_path):
+    rng = random.Random(37)
+    sender = Sender(rng, itertools.count(4_000_000_000))
+    for _ in range(ROUNDS):
+        client, process = server()
+        ready = threading.Event()
+        thread = threading.Thread(target=sender.run, args=(client, ready))
+        sender.count = 0
+        thread.start()
+        assert ready.wait(30)
+        process.kill()
+        process.wait()
+        thread.join(30)
+        assert not thread.is_alive()
+    client, process = server()
+    found, places = {}, 0
+    for item in client.stream("ListURLs", {"size": 1_000_000}):
+        places += 1
+        found[item["known"]["info"]["url"]] = item["known"].get("refetchable_from_date", 0)
+    assert places == len(found), "each URL is there once"
+    assert len(sender.acknowledged) > HOSTS
+    for url, date in sender.acknowledged.items():
+        # A later item may have been stored before the server could acknowledge it.
+        assert date <= found[url] <= sender.sent[url], url
+    assert sender.new <= found.keys()
+    assert client.ask("GetStats")["size"] == len(found)
+    process.kill()
+    process.wait()
+    told = outrider("verify", tmp_path / "crawl")
+    assert told.returncode == 0, told.stdout + told.stderr
+
+
+def test_a_killed_server_hands_out_no_url_twice_and_none_early(server):
+    client, process = server()
+    client.put(*(discovered(f"http://h{row % 5}.test/{row}") for row in range(50)))
+    client.ask("SetDelay", {"delay_requestable": 1})
+    handed, times = [], {}
+    for _ in range(3):
+        until = time.monotonic() + 2.5
+        while time.monotonic() < until:
+            for info in client.infos(max_urls_per_queue=1, delay_requestable=600):
+                now, before = time.monotonic(), times.get(info["key"])
+                assert before is None or now - before > 0.98, "a delay of a second is between two URLs of a host"
+                times[info["key"]] = now
+                handed.append(info["url"])
+                client.put(known(info["url"], 0))
+            time.sleep(0.02)
+        process.kill()
+        process.wait()
+        client, process = server()
+    assert len(handed) > 15
+    assert len(handed) == len(set(handed))
