@@ -22,7 +22,7 @@ from outrider.frontier.machine import Machine
 from outrider.frontier.state.crawls import CrawlState
 from outrider.frontier.state.hosts import QueueRules
 from outrider.frontier.verbs import statuses
-from outrider.journey import Code, CrawlOrder, LeaseBatch, Link, QueueStatus, UrlName, UrlStatus
+from outrider.journey import Code, CrawlOrder, LeaseBatch, Link, QueueStatus, Unique, UrlName, UrlStatus
 from outrider.limits import MICROSECONDS
 from outrider.storage.files import read_whole
 from outrider.storage.files import replace as replace_file
