@@ -28,6 +28,7 @@ from outrider import Frontier, Link
 from outrider.crawl.orders import exchange
 from outrider.crawl.output.tabular import FRONTIER, write_records
 from outrider.errors import SettingsError
+from outrider.frontier.state.payments import place_of
 from outrider.journey import Lease, Outcome, Verdict
 from outrider.kernels import in_use
 from outrider.limits import (
@@ -36,6 +37,7 @@ from outrider.limits import (
     LINE_BYTES_MAX,
     METADATA_BYTES_MAX,
     NAME_CHARACTERS_MAX,
+    PAYMENT_TEXT_MAX,
     REFERRER_BYTES_MAX,
     ROBOTS_BYTES_MAX,
     SIGNALS_BYTES,
@@ -424,6 +426,11 @@ def restored(name: str) -> Callable[[Walk, Case], Taken]:
 # -- all fields -------------------------------------------------------------------------------------------------------
 
 
+def charged(case: Case) -> Look:
+    """The sum of the last answer of a host."""
+    return lambda walk: inspect(walk.frontier).tables.urls.payments.get(place_of(case.url)).charged
+
+
 @dataclass(frozen=True)
 class Field:
     """give: passes a value of a case to the frontier; most: the size up to which it must be accepted and above which it
@@ -473,6 +480,10 @@ FIELDS: dict[str, Field] = {
     "warc_record": Field(
         outcome("warc_record", lambda case: b"\xff" * case.size, lambda case: of_record(case, "warc_record")),
         WARC_MARK_BYTES,
+    ),
+    "payment": Field(
+        outcome("payment", lambda case: text(case.size, case.letter), charged),
+        PAYMENT_TEXT_MAX,
     ),
     "metadata": Field(
         outcome("metadata", lambda case: metadata(case.size), lambda case: of_record(case, "metadata")),
@@ -678,7 +689,7 @@ def test_every_text_and_bytes_of_the_verbs_is_walked():
     texts = {name for name, kind in FRONTIER.columns.items() if kind in ("text", "json")}
     assert texts == RECORD.keys()
     of_outcomes = {"error", "location", "line", "politeness", "digest", "etag", "last_modified", "metadata", "address"}
-    of_outcomes |= {"text_digest", "warc_record"}
+    of_outcomes |= {"text_digest", "warc_record", "payment"}
     told = {one for one, kind in Outcome.__annotations__.items() if re.search(r"str\b|bytes|Mapping|Link|Robots", kind)}
     assert told == {*of_outcomes, "links", "robots"}
     assert of_outcomes <= FIELDS.keys()
