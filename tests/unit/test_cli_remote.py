@@ -18,7 +18,7 @@ ADDRESS = "http://127.0.0.1:7070"
 def world(monkeypatch):
     world = World("remote")
     world.face.discover([A, B])
-    monkeypatch.setattr(remote_queries, "Connections", lambda address, **access: Closing(world.wire, access))
+    monkeypatch.setattr(remote_queries, "transport_to", lambda address, **access: Closing(world.wire, access))
     world.access = None
     return world
 

@@ -27,7 +27,7 @@ def place(request, tmp_path, monkeypatch):
     """A store with a crawl by unique keys, as a command names it."""
     if request.param == "server":
         world = World("remote")
-        monkeypatch.setattr(remote_queries, "Connections", lambda address, **access: Closing(world.wire, access))
+        monkeypatch.setattr(remote_queries, "transport_to", lambda address, **access: Closing(world.wire, access))
         world.behind.make_crawl("c", unique="caller")
         world.behind.discover(LINKS)
         yield ADDRESS

@@ -130,8 +130,8 @@ def test_the_position_of_a_projection_counts_for_the_log_once_it_is_durable(monk
     finish, dropped = CheckpointWriter.finish, []
 
     def finish_while_it_moves(writer, lsn):
-        for stream in ("pages", "politeness"):
-            machine.notes.note_projection(stream, 0, log.synced_lsn, world.clock.at)
+        rows = [(stream, 0, log.synced_lsn) for stream in ("pages", "politeness")]
+        machine.notes.note_projections(rows, world.clock.at)
         finish(writer, lsn)
 
     monkeypatch.setattr(CheckpointWriter, "finish", finish_while_it_moves)

@@ -137,7 +137,7 @@ class Places:
 
     def _note(self, store: OwnStore, lsn: int) -> int:
         lengths = self._content.lengths
-        noted: int = store.frontier._note_projections({name: (lengths.get(name, 0), lsn) for name in self._streams})
+        noted: int = store.frontier._note_projections([(name, lengths.get(name, 0), lsn) for name in self._streams])
         return noted
 
     def _write(self) -> None:

@@ -307,7 +307,7 @@ def conclude(options: CrawlOptions, result: CrawlResult, sources: tuple[str, ...
         version=version(),
         seconds=last_run(options.output).seconds or None,
         errors=errors_of(result.statistics),
-        payments=result.statistics["payments"]["hosts"],
+        payments=(result.statistics.get("payments") or {}).get("hosts", {}),
     )
     if large:
         return _short_summary(result, left, left_out) + payment_lines(result.statistics, options.output)

@@ -543,7 +543,7 @@ class Frontier:
     @decision
     def note_projection(self, stream: str, length: int, lsn: int) -> Verb[None]:
         """Notes that a projection is synced to `length` and contains the lines up to `lsn`."""
-        return lambda m, now: m.notes.note_projections({stream: (length, lsn)}, now)
+        return lambda m, now: m.notes.note_projections([(stream, length, lsn)], now)
 
     @decision
     def note_watermark(self, writer: str, value: bytes) -> Verb[None]:
@@ -981,7 +981,7 @@ class Frontier:
         """Queues done and gone pages again whose answers are lost. Returns how many."""
         return self._call("put_back", lambda m, now: m.urls.put_back(urls, now))
 
-    def _note_projections(self, places: Mapping[str, tuple[int, int]]) -> int:
+    def _note_projections(self, places: Sequence[tuple[str, int, int]]) -> int:
         """As several calls of `note_projection`, in one frame. Returns its LSN, and does not wait for the disk."""
         return self._decide("note_projections", lambda m, now: m.notes.note_projections(places, now))[1]
 

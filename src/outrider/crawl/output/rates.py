@@ -116,7 +116,7 @@ def status_fields(
         "bytes": statistics["bytes"],
         "duplicates": statistics["duplicates"],
         "errors": errors_of(statistics),
-        "payments": dict(statistics["payments"]),
+        "payments": dict(statistics.get("payments") or {}),  # a server of an older build has none
         "eta_seconds": eta,
         **({"revisits": dict(statistics["revisits"])} if statistics.get("revisits") else {}),
         **({"left_out": dict(left_out)} if left_out is not None else {}),

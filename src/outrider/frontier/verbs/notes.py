@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from outrider.clock import Instant
 from outrider.errors import SettingsError, shown
@@ -43,11 +43,11 @@ class Notes(Part):
         self._core.commit(draft)
         return len(rows)
 
-    def note_projections(self, places: Mapping[str, tuple[int, int]], now: Instant) -> None:
-        """Notes that each projection is synced to a length and contains the lines up to an LSN: all of them in one
-        frame. Raises SettingsError."""
+    def note_projections(self, places: Sequence[tuple[str, int, int]], now: Instant) -> None:
+        """Notes that projections are synced and contain the lines up to an LSN, as (stream, length, LSN): all of them
+        in one frame. Raises SettingsError."""
         draft = self._core.draft(self._core.advance(now))
-        for stream, (length, lsn) in places.items():
+        for stream, length, lsn in places:
             if stream not in PROJECTIONS:
                 raise SettingsError(f"stream {shown(stream)}: use one of {', '.join(PROJECTIONS)}")
             length = arguments.whole("length", length, 0, arguments.INSTANT_MAX)
