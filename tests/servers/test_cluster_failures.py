@@ -92,7 +92,9 @@ def test_a_network_that_comes_and_goes_loses_nothing(nodes, kafka):
     assert ends_well(nodes) <= 2 * BEGUN
 
 
-def test_the_crawl_goes_on_without_object_storage(kafka, served, tmp_path, project):
+@pytest.fixture
+def stored(kafka, served, tmp_path, project):
+    """Two nodes, the relay through which they reach SeaweedFS, and its server."""
     with seaweed_server(project, tmp_path / "weed") as server:
         server.make_bucket(BUCKET)
         relay = Relay(int(server.address.rpartition(":")[2]))
@@ -103,16 +105,33 @@ def test_the_crawl_goes_on_without_object_storage(kafka, served, tmp_path, proje
             nodes.start("a", f"@{served.seeds_file}")
             nodes.start("b")
             nodes.until(lambda: nodes.asked > BEGUN)
-            relay.state = "cut"
-            asked = nodes.asked
-            nodes.for_seconds(5)
-            assert nodes.asked > asked + HOSTS
-            relay.state = "open"
-            assert 0 == ends_well(nodes)
-            assert any(key.endswith(".json") and "/snapshots/" in key for key in server.keys(BUCKET))
+            yield nodes, relay, server
         finally:
             nodes.end()
             relay.close()
+
+
+def test_the_crawl_goes_on_without_object_storage(stored):
+    nodes, relay, server = stored
+    relay.state = "cut"
+    asked = nodes.asked
+    nodes.for_seconds(5)
+    assert nodes.asked > asked + HOSTS
+    relay.state = "open"
+    assert 0 == ends_well(nodes)
+    assert any(key.endswith(".json") and "/snapshots/" in key for key in server.keys(BUCKET))
+
+
+def test_nodes_that_end_without_object_storage_say_so_and_seal_their_lines_later(stored):
+    nodes, relay, _ = stored
+    relay.state = "cut"
+    nodes.until(lambda: all(process.poll() is not None for process in nodes.running.values()))
+    assert {8} == {process.returncode for process in nodes.running.values()}
+    assert all("its last pages are not sealed: start this node again" in nodes.told(name) for name in "ab")
+    relay.state = "open"
+    for name in "ab":
+        nodes.start(name)
+    ends_well(nodes)
 
 
 def test_messages_that_are_no_links_or_come_twice_and_late_change_nothing(nodes):

@@ -389,6 +389,8 @@ class ClusterNode:
         store.owned.drop()
 
     def _lose(self, store: OwnStore) -> None:
+        if not store.owned.is_open:
+            return  # dropped at the end
         self._drop(store)
         self._watcher.say(f"another node owns partition {store.number} now")
 

@@ -32,7 +32,7 @@ from outrider.crawl.orders.archive_uploads import ArchiveUploads, archive_end_to
 from outrider.crawl.output.cluster_objects import ClusterObjects, read_manifest
 from outrider.crawl.output.output import FILES, PAGES, POLITENESS
 from outrider.crawl.output.output_recovery import archive_end, packed_watermark
-from outrider.crawl.run.loop import FINISHED, HOOKS, LIMIT, STOPPED, CrawlLoop
+from outrider.crawl.run.loop import FINISHED, HOOKS, LIMIT, STOPPED, UNREACHABLE, CrawlLoop
 from outrider.crawl.run.settle import Turn
 from outrider.crawl.setup.directory import (
     CLUSTER_FOLDER,
@@ -126,6 +126,7 @@ class ClusterRun(CrawlLoop):
         self._leaving = False
         self._sealed: Mapping[str, int] = {}
         self._drops = 0
+        self._is_unsealed = False
         self._uploads: ArchiveUploads | None = None
 
     def stop(self, reason: str = "stopped by you") -> None:
@@ -142,7 +143,11 @@ class ClusterRun(CrawlLoop):
         code, words = self._ending
         if code == FINISHED and self._hook_failures.on_most_pages:
             code, words = HOOKS, self._hook_failures.ending(self._options.output)
-        return NodeEnd(code, words or "finished", self._answered, self._node.totals())
+        words = words or "finished"
+        if self._is_unsealed:
+            code = UNREACHABLE if code == FINISHED else code
+            words += "; its last pages are not sealed: start this node again with the same directory"
+        return NodeEnd(code, words, self._answered, self._node.totals())
 
     # -- opening and closing (in the writer thread) -------------------------------------------------------------------
 
@@ -276,7 +281,8 @@ class ClusterRun(CrawlLoop):
             self.lost(store)
 
     def lost(self, store: OwnStore) -> None:
-        """As `NodeWatcher.lost`."""
+        """As `NodeWatcher.lost`. A store whose claim still counts could not be sealed in time."""
+        self._is_unsealed = self._is_unsealed or store.holds()
         self._books.submit(self._lost, store.number).result()
 
     def begin_seal(self) -> Seal:

@@ -115,6 +115,7 @@ class Output:
         self._owed: dict[str, list[bytes]] = {stream: [] for stream in FILES}
         self._lsn = 0
         self._noted = dict.fromkeys(FILES, 0)
+        self._was_cut = False  # since the last note; a length may be the noted one again, with other lines
         self._since_note = 0
         self._places: dict[str, tuple[int, int]] = {}  # device and number of each line file, by its stream
         self._looked_at: Instant = 0
@@ -306,7 +307,8 @@ class Output:
         self.check()
         self._append_owed()
         self._since_note = 0
-        if all(projection.length == self._noted[stream] for stream, projection in self._projections.items()):
+        as_noted = (projection.length == self._noted[stream] for stream, projection in self._projections.items())
+        if not self._was_cut and all(as_noted):
             return
         # Every stream notes its place, also one without a new line: otherwise the log after its last line would stay.
         for stream, projection in self._projections.items():
@@ -314,6 +316,7 @@ class Output:
             self._frontier.note_projection(stream, projection.length, self._lsn)
             self._noted[stream] = projection.length
             self._note_chain(stream)
+        self._was_cut = False
 
     @property
     def politeness_tree(self) -> LineTree:
@@ -339,7 +342,7 @@ class Output:
                 continue
             projection.open_at(noted)
             projection.append(kept)
-            self._noted[stream] = noted
+            self._was_cut = True
             if stream in INDEXED:
                 self._indexes[stream].close()
                 self._indexes[stream] = LineIndex(self._index_folder, stream, self._files.open(name), noted)
