@@ -619,6 +619,22 @@ def test_known_urls_are_queued_again_in_any_state(world):
     ]
 
 
+def test_whole_numbers_are_priorities_of_a_crawl_with_an_exact_order(world):
+    world.face.make_crawl("c", order="exact")
+    links = [Link(f"http://a.com/{number}", crawl="c", priority=number) for number in (-1, 7, 1 << 40)]
+    assert ["new"] * 3 == [str(code) for code in world.face.discover(links)]
+    (lease,) = world.face.lease(1, crawl="c")
+    assert ("http://a.com/1099511627776", 1 << 40) == (lease.url, lease.priority)
+    found = Link("http://a.com/found", crawl="c", priority=-5)
+    assert [["new"]] == [
+        [str(code) for code in codes] for codes in world.face.report([lease.done()], [(0, found)]).links
+    ]
+    assert -5 == world.face.status(found.url, crawl="c").priority
+    assert ["queued"] == [str(state) for state in world.face.reprioritise([found.url], -9, crawl="c")]
+    with pytest.raises(SettingsError, match="whole number"):
+        world.face.discover([Link("http://a.com/half", crawl="c", priority=0.5)])
+
+
 def test_deleted_urls_are_unknown_and_new_again(world):
     world.face.discover([A, B])
     leases = {lease.url: lease for lease in world.face.lease(2, worker="w")}

@@ -28,7 +28,7 @@ from outrider.engine.owner import Frontier
 from outrider.engine.verbs import filled, like, served_of
 from outrider.errors import ClosedError, SettingsError
 from outrider.frontier.format.metadata import metadata_bytes_max, packed
-from outrider.frontier.priority import checked as checked_priority
+from outrider.frontier.priority import possible as possible_priority
 from outrider.frontier.verbs import arguments
 from outrider.frontier.verbs.checking import checked, sendable
 from outrider.frontier.verbs.outcome_columns import outcomes_of
@@ -345,7 +345,7 @@ def _link(given: Any) -> str | m.NewUrl:
         return sendable(arguments.plain(given))
     given = arguments.link(given)
     if given.priority is not None:
-        checked_priority(given.priority)
+        possible_priority(given.priority)
     packed(given.metadata, bytes_max=metadata_bytes_max(callers=True))
     return m.NewUrl(
         sendable(given.url),
