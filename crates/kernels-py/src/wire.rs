@@ -199,8 +199,7 @@ impl WireServer {
     }
 
     fn take(&self, py: Python<'_>, seconds: f64) -> PyResult<Option<WireTurn>> {
-        let wait = Duration::try_from_secs_f64(seconds)
-            .map_err(|error| PyValueError::new_err(error.to_string()))?;
+        let wait = seconds_of(seconds)?;
         Ok(py.detach(|| self.server.take(wait)).map(|taken| WireTurn { taken }))
     }
 
@@ -247,8 +246,10 @@ impl WireServer {
         self.server.wake();
     }
 
-    fn open(&self) -> usize {
-        self.server.open()
+    fn wait_idle(&self, py: Python<'_>, seconds: f64) -> PyResult<()> {
+        let wait = seconds_of(seconds)?;
+        py.detach(|| self.server.wait_idle(wait));
+        Ok(())
     }
 
     fn drain(&self) {
@@ -259,4 +260,8 @@ impl WireServer {
         let server = &mut self.server;
         py.detach(|| server.close());
     }
+}
+
+fn seconds_of(seconds: f64) -> PyResult<Duration> {
+    Duration::try_from_secs_f64(seconds).map_err(|error| PyValueError::new_err(error.to_string()))
 }

@@ -149,7 +149,7 @@ const EMPTY: Ring = Ring { first: NONE, last: NONE, turn_before: NONE, turn_afte
 /// What comes first in a crawl with an exact order: the smaller one.
 pub type Key = (i64, u64);
 
-/// The queues of a crawl with an exact order that stand, by the keys of their best cards.
+/// The offered queues of a crawl with an exact order, by the keys of their best cards.
 #[derive(Default)]
 struct Line {
     first: BTreeSet<(Key, u32)>,
@@ -243,7 +243,7 @@ impl Ready {
         self.enter_ring(slot, view, class);
     }
 
-    /// The queue of a crawl with an exact order stands, at the place of its best card.
+    /// Offers a queue of a crawl with an exact order, at the place of its best card.
     pub fn offer_in_order(&mut self, queue: u32, crawl: u32, key: Key) {
         self.offer(queue, crawl, ORDERED_CLASS);
         let view = self.view(crawl);

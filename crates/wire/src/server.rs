@@ -126,6 +126,8 @@ pub(crate) struct Shared {
     unfinished: AtomicUsize,
     room: Notify,
     streams: Mutex<HashMap<u64, (Arc<Stream>, Kind)>>,
+    /// Rung when the last open call has ended.
+    idle: Condvar,
     last: AtomicU64,
     closing: watch::Sender<bool>,
     woken: AtomicBool,
@@ -164,7 +166,11 @@ impl Shared {
     }
 
     pub(crate) fn forget(&self, stream: u64) {
-        self.streams().remove(&stream);
+        let mut streams = self.streams();
+        streams.remove(&stream);
+        if streams.is_empty() {
+            self.idle.notify_all();
+        }
     }
 
     pub(crate) fn push(&self, event: Event) {
@@ -260,6 +266,7 @@ impl Server {
             unfinished: AtomicUsize::new(0),
             room: Notify::new(),
             streams: Mutex::default(),
+            idle: Condvar::new(),
             last: AtomicU64::new(0),
             closing: watch::channel(false).0,
             woken: AtomicBool::new(false),
@@ -383,10 +390,11 @@ impl Server {
         self.shared.bell.notify_all();
     }
 
-    /// How many calls are open.
-    #[must_use]
-    pub fn open(&self) -> usize {
-        self.shared.streams().len()
+    /// Returns when no call is open, or after this time.
+    pub fn wait_idle(&self, wait: Duration) {
+        let streams = self.shared.streams();
+        let waited = self.shared.idle.wait_timeout_while(streams, wait, |open| !open.is_empty());
+        drop(waited);
     }
 
     /// Tells the clients to begin no more calls here.

@@ -120,7 +120,7 @@ class GrpcServer:
         self._thread = threading.Thread(target=self._run, name="outrider-grpc", daemon=True)
 
     def start(self, loop: asyncio.AbstractEventLoop | None = None, errands: ServerErrands | None = None) -> None:
-        """Begins to answer. errands: does those that stand before URLs, on this loop; None if there are none."""
+        """Begins to answer. errands: fetches what URLs need first, on this loop; None for a server without errands."""
         self._loop, self._errands = loop, errands
         self._thread.start()
 
@@ -131,9 +131,7 @@ class GrpcServer:
     def close(self) -> None:
         """Tells clients to begin no more calls here, answers those that are open for a second, and ends all calls."""
         self._server.drain()
-        ends = time.monotonic() + _ANSWERS_SECONDS_MAX
-        while self._server.open() and time.monotonic() < ends:
-            time.sleep(0.01)
+        self._server.wait_idle(_ANSWERS_SECONDS_MAX)
         self._stopped = True
         self._server.wake()
         self._thread.join()
