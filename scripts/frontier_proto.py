@@ -9,13 +9,14 @@ from __future__ import annotations
 import importlib
 import re
 import sys
-from pathlib import Path
 from typing import Any
+
+from engine_file import put
 
 HEAD = """\
 // Made by `scripts/frontier_proto.py` of the requests of REST.
 //
-// Each call stands for one request of REST, and has the same JSON document: /openapi.json of a server with --http has
+// Each call carries one request of REST, and has the same JSON document: /openapi.json of a server with --http has
 // the schemas. Parameters of a path or a query are members of the document, too. docs/howto/grpc.md has examples.
 // A call that is refused has the trailer `outrider-problem-bin`: a problem document of RFC 9457.
 syntax = "proto3";
@@ -58,16 +59,5 @@ def _call(name: str, route: Any) -> str:
     return f"  // {route.words}\n  // {told}\n" + f"  rpc {name}(Request) returns (Answer);\n"
 
 
-def main(given: list[str]) -> int:
-    """The command."""
-    if given == ["--print"]:
-        print(text(), end="")
-        return 0
-    where = importlib.import_module("outrider.engine").__file__
-    assert where is not None
-    Path(where).with_name("frontier.proto").write_text(text(), "utf-8")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(put("frontier.proto", text(), sys.argv[1:]))

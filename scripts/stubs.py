@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import importlib
 import sys
-from pathlib import Path
 from typing import Any
+
+from engine_file import put
 
 HEAD = '''"""Made by `scripts/stubs.py` of the words above each method of `Frontier`: to await it, to ask a server."""
 
@@ -35,16 +36,5 @@ def text() -> str:
     return "\n".join(parts)
 
 
-def main(given: list[str]) -> int:
-    """The command."""
-    if given == ["--print"]:
-        print(text(), end="")
-        return 0
-    where = importlib.import_module("outrider.engine").__file__
-    assert where is not None
-    Path(where).with_name("derived.py").write_text(text(), "utf-8")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(put("derived.py", text(), sys.argv[1:]))

@@ -13,6 +13,7 @@ import time
 import grpc
 import pytest
 
+from e2e.crawling import wait_for
 from grpc_client import PROTOCOL, Client, crawl_name, discovered, info, known, serving
 
 OK, SKIPPED, FAIL = 0, 1, 2
@@ -436,9 +437,8 @@ def test_max_urls_per_queue_counts_urls_in_process(client, crawl):
     client.put(*(discovered(f"http://a.test/{row}", crawl) for row in range(8)))
     client.ask("SetDelay", {"crawlID": crawl, "key": "a.test", "delay_requestable": 0})
     assert len(got(client, crawl, 3, max_urls_per_queue=3)) == 3
-    time.sleep(1.1)  # a server that counts seconds
     assert client.get(crawlID=crawl, max_urls_per_queue=3) == []
-    assert len(client.get(crawlID=crawl, max_urls_per_queue=5)) == 2
+    assert len(got(client, crawl, 2, max_urls_per_queue=5)) == 2
     assert stats(client, crawl)[:2] == (8, 5)
 
 
@@ -460,10 +460,14 @@ def test_the_urls_in_process_of_one_queue_hold_no_other(client, crawl):
 
 
 def got(client, crawl, count, **request):
-    """The first URLs that the crawl hands out, within two seconds: a server may count whole seconds."""
-    until = time.monotonic() + 2.5
-    while len(found := client.get(crawlID=crawl, **request)) < count and time.monotonic() < until:
-        time.sleep(0.05)
+    """Some URLs that the crawl hands out together, within two seconds: a server may count whole seconds."""
+    found = []
+
+    def is_enough():
+        found[:] = client.get(crawlID=crawl, **request)
+        return len(found) >= count
+
+    wait_for(is_enough, 2.5)
     return found
 
 
@@ -767,13 +771,16 @@ def test_a_deleted_crawl_can_be_made_again(client, crawl):
 
 
 def purged(client, crawl, urls, **request):
-    """How many URLs `PurgeURLs` deletes. It deletes those before this second, so it is asked until it has deleted so
-    many."""
-    count, until = 0, time.monotonic() + 5
-    while count < urls and time.monotonic() < until:
-        count += client.ask("PurgeURLs", {"crawlID": crawl, **request}).get("value", 0)
-        time.sleep(0.05)
-    return count
+    """How many URLs `PurgeURLs` deletes. It deletes those before this second, so it is asked until it has deleted this
+    number of URLs."""
+    counts = []
+
+    def is_enough():
+        counts.append(client.ask("PurgeURLs", {"crawlID": crawl, **request}).get("value", 0))
+        return sum(counts) >= urls
+
+    wait_for(is_enough, 5.0)
+    return sum(counts)
 
 
 def test_purging_deletes_urls_in_any_state(client, crawl):
@@ -795,8 +802,10 @@ def test_a_purged_url_is_unknown_and_can_be_new_again(client, crawl):
 
 
 def test_urls_of_the_last_days_are_not_purged(client, crawl):
+    later = crawl_name()
     client.put(discovered("http://a.test/", crawl))
-    time.sleep(1.1)  # so that days=0 would purge it
+    client.put(discovered("http://a.test/", later))
+    assert purged(client, later, 1) == 1  # so days=0 would purge the earlier one, too
     assert client.ask("PurgeURLs", {"crawlID": crawl, "days": 1}) == {}
     assert client.ask("PurgeURLs", {"crawlID": crawl, "days": 2**32 - 1}) == {}
     assert stats(client, crawl)[0] == 1

@@ -18,6 +18,7 @@ import pytest
 
 from outrider import Frontier
 from outrider.errors import SettingsError, UnreachableError
+from servers.served import servers
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="all of 127.0.0.0/8 is loopback on Linux alone")
 API = "/api/v1"
@@ -25,33 +26,14 @@ API = "/api/v1"
 
 @pytest.fixture
 def served(tmp_path):
-    """Starts servers; each is ended by its id."""
-    running = []
+    with servers() as start:
 
-    def start(*flags, at="127.0.0.1:0", directory=None):
-        command = [
-            sys.executable,
-            "-m",
-            "outrider",
-            "serve",
-            str(directory or tmp_path / "crawl"),
-            "--http",
-            at,
-            *flags,
-        ]
-        environment = {**os.environ, "OUTRIDER_DELAY": "0.3", "OUTRIDER_DELAY_FACTOR": "0"}
-        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
-        running.append(process)
-        line = process.stderr.readline()
-        assert "serving at" in line, line + process.stderr.read()
-        return process, line.split()[-1]
+        def begun(*flags, at="127.0.0.1:0", directory=None):
+            process, line = start(directory or tmp_path / "crawl", "--http", at, *flags)
+            assert "serving at" in line, line
+            return process, line.split()[-1]
 
-    yield start
-    for process in running:
-        if process.poll() is None:
-            process.kill()
-        process.wait()
-        process.stderr.close()
+        yield begun
 
 
 def get(url, context=None, **headers):

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import socket
-import subprocess
-import sys
 import threading
-import time
 
 import pytest
 
+from e2e.crawling import wait_for
 from outrider import Frontier
 from outrider.errors import OutriderError, UnreachableError
 from outrider.journey import Code
 from servers.relay import LOOK_SECONDS, Relay
+from servers.served import servers
 from servers.test_serve import get
 
 PATIENCE_SECONDS = 60.0
@@ -28,24 +26,16 @@ def free_port():
 
 @pytest.fixture
 def served(tmp_path):
-    """Starts servers of one directory at one port. Each is ended by its id."""
-    running, port = [], free_port()
+    """Starts servers of one directory at one port."""
+    port = free_port()
+    with servers() as start:
 
-    def start(*flags):
-        command = [sys.executable, "-m", "outrider", "serve", str(tmp_path / "crawl"), "--grpc", f"127.0.0.1:{port}"]
-        environment = {**os.environ, "OUTRIDER_DELAY": "0.3", "OUTRIDER_DELAY_FACTOR": "0"}
-        process = subprocess.Popen([*command, *flags], stderr=subprocess.PIPE, text=True, env=environment)
-        running.append(process)
-        line = process.stderr.readline()
-        assert "serving gRPC at" in line, line
-        return process, port
+        def begun(*flags):
+            process, line = start(tmp_path / "crawl", "--grpc", f"127.0.0.1:{port}", *flags)
+            assert "serving gRPC at" in line, line
+            return process, port
 
-    yield start
-    for process in running:
-        if process.poll() is None:
-            process.kill()
-        process.wait()
-        process.stderr.close()
+        yield begun
 
 
 def connect(port):
@@ -89,8 +79,7 @@ def test_sigterm_ends_waits_accepts_reports_and_ends_with_4_where_work_is_left(s
 
         waiting = threading.Thread(target=wait)
         waiting.start()
-        while not get(f"{http}/api/v1/stats")["waiting_requests"]:
-            time.sleep(0.02)
+        wait_for(lambda: get(f"{http}/api/v1/stats")["waiting_requests"])
         process.send_signal(signal.SIGTERM)
         waiting.join(20)
         assert isinstance(ended[0], UnreachableError)

@@ -56,7 +56,7 @@ def test_the_file_is_made_of_the_requests_of_rest(monkeypatch):
     assert frontier_proto.text() == written, "python scripts/frontier_proto.py writes it"
 
 
-def test_each_call_stands_for_one_request_of_rest():
+def test_each_call_carries_one_request_of_rest():
     requests = {(route.method, route.path) for route in ROUTES}
     assert set(CALLS) <= requests
     assert len(set(CALLS.values())) == len(CALLS)
