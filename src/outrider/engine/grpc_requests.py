@@ -133,7 +133,7 @@ class _Problem(msgspec.Struct):
 
 
 def call_of(sent: SentRequest) -> tuple[str, bytes]:
-    """The name of the call that stands for a request, and its document: parameters and body together."""
+    """The name of the call that carries a request, and its document: parameters and body together."""
     path, _, query = sent.path.partition("?")
     name, places = CALLS.get((sent.method, path)), {}
     if name is None:

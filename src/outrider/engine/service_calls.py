@@ -1,4 +1,4 @@
-"""The calls of `outrider.v1.Frontier`: each stands for one request of REST, and has the same JSON document."""
+"""The calls of `outrider.v1.Frontier`: each carries one request of REST, and has the same JSON document."""
 
 from __future__ import annotations
 

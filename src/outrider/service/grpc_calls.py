@@ -249,7 +249,7 @@ class Calls:
         self._exchange.hold(crawl, key, self.limits.get((crawl, key), 0))
 
     def _purge(self, request: Request) -> Answer:
-        """Deletes URLs that were discovered so many days ago, or, for 0 days, before this second."""
+        """Deletes URLs that were discovered a number of days ago or earlier, or, for 0 days, before this second."""
         second = self._exchange.now() // MICROSECONDS - int(request.get("days", 0)) * DAY_SECONDS
         crawl, key = crawl_of(request), key_of(request)
         count = self._exchange.purge(crawl, key, max(second, 0) * MICROSECONDS)

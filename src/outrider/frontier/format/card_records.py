@@ -160,7 +160,7 @@ def extra_of(kept: KeptFields, content: int = 0) -> bytes:
     """Packs the last part of a body; it is empty without values. content: a hash, or 0."""
     packed_values: bytes = b"" if kept == NOTHING_KEPT else _encode(kept)
     if packed_values[:2] == _LONG_MAP and packed_values[2] < _LONG_MAP_MIN:
-        # As the kernel writes it: one octet. For a struct that may have so many fields, msgspec always writes three.
+        # As the kernel writes it: one octet. For a struct of 16 fields or more, msgspec always writes three.
         packed_values = bytes((0x80 | packed_values[2],)) + packed_values[3:]
     return content.to_bytes(8, "little") + packed_values if content else packed_values
 

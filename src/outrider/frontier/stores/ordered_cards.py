@@ -7,11 +7,13 @@ counts down. The highest bit of the order marks a URL whose last lease was lost,
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import numpy.typing as npt
 
 from outrider.frontier.format.card_columns import Cards
-from outrider.kernels.card_layout import ORDERED, ORDERED_LIFO
+from outrider.kernels.card_layout import ORDERED, ORDERED_LIFO, Heads
 
 _LOST = np.uint64(1 << 63)
 _ORDER_MAX = np.uint64((1 << 60) - 1)
@@ -19,32 +21,38 @@ _ORDER_MAX = np.uint64((1 << 60) - 1)
 
 def sorted_form(cards: Cards) -> Cards:
     """Returns cards with the columns by which the backlog sorts them."""
-    ordered = cards.heads["klass"] >= ORDERED
-    if not ordered.any():
-        return cards
-    heads = cards.heads.copy()
-    some = heads[ordered]
-    dues, numbers = some["due"].copy(), _counted(some["order"], some["klass"])
-    some["due"] = -some["priority"].astype(np.int64)
-    some["priority"] = dues.view(np.float64)
-    some["order"] = np.where(some["losses"] > 0, numbers | _LOST, numbers)
-    heads[ordered] = some
-    return cards.with_heads(heads)
+    return _changed(cards, _sort)
 
 
 def plain_form(cards: Cards) -> Cards:
     """Returns cards as they were before `sorted_form`."""
+    return _changed(cards, _unsort)
+
+
+def _changed(cards: Cards, change: Callable[[Heads], None]) -> Cards:
+    """Returns cards in which the heads of crawls with an exact order are changed."""
     ordered = cards.heads["klass"] >= ORDERED
     if not ordered.any():
         return cards
     heads = cards.heads.copy()
     some = heads[ordered]
-    priorities = -some["due"].astype(np.float64) + 0.0  # never -0.0
-    some["due"] = some["priority"].copy().view(np.int64)
-    some["priority"] = priorities
-    some["order"] = _counted(some["order"] & ~_LOST, some["klass"])
+    change(some)
     heads[ordered] = some
     return cards.with_heads(heads)
+
+
+def _sort(heads: Heads) -> None:
+    dues, numbers = heads["due"].copy(), _counted(heads["order"], heads["klass"])
+    heads["due"] = -heads["priority"].astype(np.int64)
+    heads["priority"] = dues.view(np.float64)
+    heads["order"] = np.where(heads["losses"] > 0, numbers | _LOST, numbers)
+
+
+def _unsort(heads: Heads) -> None:
+    priorities = -heads["due"].astype(np.float64) + 0.0  # never -0.0
+    heads["due"] = heads["priority"].copy().view(np.int64)
+    heads["priority"] = priorities
+    heads["order"] = _counted(heads["order"] & ~_LOST, heads["klass"])
 
 
 def _counted(orders: npt.NDArray[np.uint64], classes: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint64]:

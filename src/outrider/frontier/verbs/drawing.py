@@ -508,8 +508,8 @@ class LeaseDraw:
             standings, costs = standings[:judged_rows], costs[:judged_rows]
         verdicts = judged(standings, cards.urls()[: len(standings)], self._robots.settings.use)
         if self._robots.settings.visit_time == "obey":
-            for place, (host, stands) in enumerate(zip(hosts.tolist(), standings, strict=False)):
-                if verdicts[place] is _GO and self._rests_by_hours(host, stands):
+            for place, (host, standing) in enumerate(zip(hosts.tolist(), standings, strict=False)):
+                if verdicts[place] is _GO and self._rests_by_hours(host, standing):
                     verdicts[place] = RobotsVerdict.LATER
         return verdicts, costs
 
@@ -535,11 +535,11 @@ class LeaseDraw:
         soon = min(wish.deadline, wish.now + instant(VISIT_MARGIN_SECONDS))
         return (max(soon, wish.before) if wish.per_queue > 1 else soon) - 1
 
-    def _rests_by_hours(self, host: int, stands: RobotsStanding) -> bool:
+    def _rests_by_hours(self, host: int, standing: RobotsStanding) -> bool:
         """Whether a host rests because Visit-time names other hours."""
-        if not isinstance(stands, AgentRules) or not stands.hours:
+        if not isinstance(standing, AgentRules) or not standing.hours:
             return False
-        at = opens_at(stands.hours, self._wish.now, until=self._open_until())
+        at = opens_at(standing.hours, self._wish.now, until=self._open_until())
         if at is None:
             return False
         clock = self._draft.clock(host)
