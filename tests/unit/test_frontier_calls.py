@@ -9,6 +9,8 @@ import socket
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import grpc
@@ -232,6 +234,41 @@ def test_other_servers_are_named_in_the_error():
         with pytest.raises(UnreachableError, match="nobody answers"):
             remote.made(SentRequest("GET", "/api/v1/frontier/ready", seconds_max=0.2))
         connection.close()
+
+
+@contextmanager
+def foreign(answer):
+    """A server of gRPC that answers each call in its own way."""
+
+    class Calls(grpc.GenericRpcHandler):
+        def service(self, _details):
+            return grpc.unary_unary_rpc_method_handler(answer)
+
+    server = grpc.server(ThreadPoolExecutor(1))
+    server.add_generic_rpc_handlers([Calls()])
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    try:
+        yield f"grpc://127.0.0.1:{port}"
+    finally:
+        server.stop(None)
+
+
+@pytest.mark.parametrize("octets", [b"\xff", b"\x0a\x01\xff", b"\x0a\x02[]"])
+def test_an_answer_in_another_language_is_named(octets):
+    with foreign(lambda _request, _context: octets) as address:
+        with pytest.raises(UnreachableError, match="answered in another language"):
+            Frontier.connect(address, patience_seconds=0)
+
+
+@pytest.mark.parametrize("problem", [b"\xff\xfe", b"[]", b'{"status": "x"}', b"{" * 5_000])
+def test_a_problem_that_cannot_be_read_is_an_error_of_its_status(problem):
+    def refuses(_request, context):
+        context.set_trailing_metadata([(PROBLEM, problem)])
+        context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "too large")
+
+    with foreign(refuses) as address, pytest.raises(SettingsError, match="too large"):
+        Frontier.connect(address, patience_seconds=0)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import threading
@@ -11,7 +12,7 @@ from urllib.parse import parse_qsl, unquote
 import msgspec
 
 from outrider.engine.http_requests import SentRequest, ServerAnswer, checked_access
-from outrider.engine.protobuf import Protocol
+from outrider.engine.protobuf import MalformedMessageError, Protocol
 from outrider.engine.service_calls import CALLS, PROBLEM, SERVICE
 from outrider.errors import NamedPathError, SettingsError, UnreachableError
 from outrider.install_hints import install_command
@@ -54,7 +55,7 @@ class GrpcConnection:
         """Raises SettingsError for an invalid address, for a token that would be sent unencrypted, and without
         grpcio."""
         access = checked_access(address, token=token, ca=ca)
-        # Its library writes each failed try to stderr; the errors of this class tell enough.
+        # Its library writes each failed try to stderr, and the errors of this class have the same facts.
         os.environ.setdefault("GRPC_VERBOSITY", "NONE")
         try:
             import grpc
@@ -94,15 +95,19 @@ class GrpcConnection:
         finally:
             with self._lock:
                 self._open.discard(call)
-        return ServerAnswer(200, self._protocol.read("Answer", octets).get("json", "").encode())
+        try:
+            return ServerAnswer(200, self._protocol.read("Answer", octets).get("json", "").encode())
+        except MalformedMessageError as error:
+            raise UnreachableError(f"{self._address} answered in another language ({error})") from None
 
     def _refused(self, error: grpc.RpcError) -> ServerAnswer:
         """Returns the problem that ended a call. Raises OSError if the call may be repeated without one."""
         code, details = error.code(), str(error.details())[:500]
         for name, value in error.trailing_metadata() or ():
             if name == PROBLEM:
-                problem = msgspec.json.decode(value[:REMOTE_ERROR_BYTES_MAX], type=_Problem)
-                return ServerAnswer(problem.status, value, problem.retry_after_seconds)
+                with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):  # then its status alone counts
+                    problem = msgspec.json.decode(value[:REMOTE_ERROR_BYTES_MAX], type=_Problem)
+                    return ServerAnswer(problem.status, value, problem.retry_after_seconds)
         if code is self._grpc.StatusCode.UNIMPLEMENTED:
             raise UnreachableError(f"{self._address} has no frontier of Outrider's ({details})") from None
         if code is self._grpc.StatusCode.RESOURCE_EXHAUSTED:

@@ -33,7 +33,7 @@ _ANY: Final = msgspec.json.Decoder(dict[str, Any])
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """A call and the request of REST that it stands for. places: the names in the path."""
+    """A call and the request of REST that it carries. places: the names in the path."""
 
     path: str
     route: Route
