@@ -70,3 +70,9 @@ def test_lines_that_cannot_be_used_are_named(tmp_path):
     for (_, place, told), (row, (_, words)) in zip(found.faults, enumerate(wrong, 2), strict=True):
         assert place == row
         assert words in told
+
+
+def test_a_damaged_first_line_does_not_change_what_the_file_is(tmp_path):
+    found = imported(tmp_path, ["{", '{"known": ' * 5_000, *LINES])
+    assert (found.rows, found.codes) == (6, {"imported": 4})
+    assert [1, 2] == [line for _, line, _ in found.faults]

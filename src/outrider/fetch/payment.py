@@ -91,5 +91,5 @@ def _offered(body: bytes) -> str:
 
 
 def _unreadable(text: str) -> str:
-    """Returns words for a text that is no price, with its beginning in printable characters."""
+    """Returns words for a text that cannot be a price, with its beginning in printable characters."""
     return f"(unreadable: {text[:40]!a})"

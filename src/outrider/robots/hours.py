@@ -1,7 +1,7 @@
 """Request-rate and Visit-time of a robots.txt (S. Conner, An Extended Standard for Robot Exclusion, 1996, 2002).
 
 Times are GMT, in minutes of a day. A window contains its beginning and not its end. A window without length, and a text
-that cannot be read, are no rule.
+that cannot be read, are ignored.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class VisitWindow(NamedTuple):
 
     @classmethod
     def of(cls, text: str) -> VisitWindow | None:
-        """Reads `0600-0845`; None for a text that is no window."""
+        """Reads `0600-0845`; None for any other text."""
         found = _WINDOW.fullmatch(text.strip(" \t"))
         if found is None:
             return None
@@ -54,7 +54,7 @@ class Rate(NamedTuple):
 
     @classmethod
     def of(cls, text: str) -> Rate | None:
-        """Reads `10/1m` or `1/10s 1820-1940`; None for a text that is no rate."""
+        """Reads `10/1m` or `1/10s 1820-1940`; None for any other text."""
         found = _RATE.fullmatch(text.strip(" \t"))
         if found is None:
             return None

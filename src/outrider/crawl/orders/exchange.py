@@ -191,12 +191,12 @@ def take_file(frontier: Frontier, path: str, found: Imported, counter: Counter) 
     urls = form == URLS
     rows = read_records(path, FRONTIER)
     if not urls:
-        first = list(islice(rows, 1))
-        if first and is_line(first[0].record or {}):
+        begun, sample = _begin_of(rows)
+        if is_line(sample):
             _take_lines(frontier, path, found, counter)
             return
-        rows = chain(first, rows)
-        if first and is_item(first[0].record or {}):
+        rows = chain(begun, rows)
+        if is_item(sample):
             _take_items(frontier, rows, path, found, counter)
             return
     for batch in in_batches(rows):
@@ -207,6 +207,16 @@ def take_file(frontier: Frontier, path: str, found: Imported, counter: Counter) 
         else:
             _restore(frontier, good, path, found)
         counter.add(len(batch))
+
+
+def _begin_of(rows: Iterator[Read]) -> tuple[list[Read], Mapping[str, Any]]:
+    """Returns the rows up to the first one that can be read, and that one: it shows what a file contains."""
+    begun = []
+    for read in islice(rows, IMPORT_ROWS_AT_ONCE):
+        begun.append(read)
+        if read.record is not None:
+            return begun, read.record
+    return begun, {}
 
 
 def take_archives(frontier: Frontier, paths: Sequence[str], folder: str, found: Imported, counter: Counter) -> None:
