@@ -37,22 +37,21 @@ class LocalHours:
 
     @classmethod
     def of(cls, pattern: str, text: str, delay_outside: float | None = None) -> LocalHours:
-        """Reads `22:00-06:00 Europe/Paris`. Raises SettingsError."""
+        """Reads `22:00-06:00 Europe/Paris`. Raises SettingsError, with the reason alone."""
         found = _HOURS.fullmatch(text.strip())
         if found is None:
-            raise SettingsError(f"hours {text!r:.80}: use {ACCEPTED}")
+            raise SettingsError("not two times and a zone")
         hours, minutes, last_hours, last_minutes = map(int, found.groups()[:4])
         begin, end = hours * 60 + minutes, last_hours * 60 + last_minutes
         if minutes > 59 or last_minutes > 59 or begin >= _DAY_MINUTES or end > _DAY_MINUTES:
-            raise SettingsError(f"hours {text!r:.80}: times are from 00:00 to 24:00")
+            raise SettingsError("times are from 00:00 to 24:00")
         if begin == end:
-            raise SettingsError(f"hours {text!r:.80}: the window has no length")
+            raise SettingsError("both times are equal")
         try:
             ZoneInfo(found[5])
         except (ZoneInfoNotFoundError, ValueError, OSError):  # unknown, not a name, a folder of the database
             raise SettingsError(
-                f"hours {text!r:.80}: unknown zone {found[5]!r}; use a name such as Europe/Paris (on a machine without "
-                "zones: pip install tzdata)"
+                f"unknown zone {found[5]!r} (on a machine without the database of zones: pip install tzdata)"
             ) from None
         return cls(pattern.lower(), begin, end, found[5], delay_outside)
 

@@ -97,7 +97,7 @@ def test_tables_and_pairs_read_back_from_the_file():
         ({"host": [{"name": "a.test", "delay": -1}]}, "delay of a.test is -1"),
         (
             {"host": [{"name": "a.test", "capacity": 0}]},
-            "capacity of a.test is 0: it is too small, a whole number",
+            "capacity of a.test is 0: it is too small; use a whole number",
         ),
         ({"host": {"name": "a.test"}}, "not a list of tables"),
         ({"header": "Authorization=Bearer abc"}, "would go to every host of the crawl"),

@@ -26,17 +26,17 @@ def at(text: str) -> Instant:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("22:00-06:00", "use two times and a zone"),
+        ("22:00-06:00", "not two times and a zone"),
         ("22:00-06:00 Mars/Olympus", "unknown zone 'Mars/Olympus'"),
         ("22:00-06:00 ../../etc/passwd", "unknown zone"),
         ("22:00-06:00 Europe", "unknown zone"),
-        ("22:00-22:00 Europe/Paris", "has no length"),
+        ("22:00-22:00 Europe/Paris", "both times are equal"),
         ("24:00-06:00 Europe/Paris", "from 00:00 to 24:00"),
         ("22:60-06:00 Europe/Paris", "from 00:00 to 24:00"),
-        ("9" * 10_000, "use two times and a zone"),
+        ("9" * 10_000, "not two times and a zone"),
     ],
 )
-def test_hours_that_cannot_be_read_are_refused_with_the_way_out(text, told):
+def test_hours_that_cannot_be_read_are_refused_with_the_reason(text, told):
     with pytest.raises(SettingsError, match=told):
         LocalHours.of("*", text)
     with pytest.raises(SettingsError, match=r"hours of a\.test"):

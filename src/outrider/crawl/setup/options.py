@@ -501,7 +501,7 @@ def _tables(value: object) -> tuple[tuple[tuple[str, object], ...], ...]:
                 checked_pairs[option] = read(one)
             except RefusedError as refusal:
                 shown = "" if secret else f" is {one!r:.80}"
-                raise RefusedError(f"{key} of {name}{shown}: {refusal}, {accepted}") from None
+                raise RefusedError(f"{key} of {name}{shown}: {refusal}; use {accepted}") from None
         if checked_pairs.get("tls") == UNVERIFIED and set(name) & set("*?[]"):
             raise RefusedError(
                 f"tls = {UNVERIFIED!r} of {name}: an exception is for one host, not for a pattern of names"
