@@ -17,6 +17,7 @@ import pytest
 GROUND = {
     "causes",
     "clock",
+    "connections",
     "errors",
     "install_hints",
     "limits",
@@ -39,6 +40,7 @@ MAY_IMPORT = {
     "chart": GROUND,
     "causes": GROUND,
     "clock": GROUND,
+    "connections": GROUND,
     "errors": GROUND,
     "install_hints": GROUND,
     "structured_fields": GROUND,

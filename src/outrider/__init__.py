@@ -5,6 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from outrider.connections import add_way
+
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
@@ -61,6 +63,15 @@ def __getattr__(name: str) -> Any:
     value = getattr(import_module(place), name)
     globals()[name] = value
     return value
+
+
+def _connect_to_cluster(file: str, **how: Any) -> Any:
+    from outrider.crawl.questions.cluster_frontier import connect
+
+    return connect(file, **how)
+
+
+add_way(lambda address: address.endswith(".toml") and "://" not in address, _connect_to_cluster)
 
 
 def __dir__() -> list[str]:

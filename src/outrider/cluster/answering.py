@@ -25,7 +25,7 @@ from outrider.cluster.words import (
     Question,
     unpacked_word,
 )
-from outrider.engine.process_queries import LOOKS, ORDERS, as_sent
+from outrider.engine.process_queries import LOOKS, ORDERS, READS, as_sent
 from outrider.errors import ClosedError, OutriderError, SettingsError, StoreError
 from outrider.limits import (
     CHANGELOG_RECORD_BYTES_MAX,
@@ -36,6 +36,7 @@ from outrider.limits import (
 
 _WORDS: Final = "words"
 """The topic, and the name of the place of a store in it."""
+_ANSWERED: Final = {**READS, **LOOKS}
 
 
 class Answering:
@@ -135,7 +136,7 @@ def _made(frontier: Any, name: str, question: Mapping[str, Any]) -> dict[str, An
     if name == VERIFY:
         found: dict[str, Any] = as_sent(frontier.verify())
         return found
-    made = ORDERS[name] if name in ORDERS_ASKED else LOOKS.get(name)
+    made = ORDERS[name] if name in ORDERS_ASKED else _ANSWERED.get(name)
     if made is None:
         raise SettingsError(f"unknown question {name!r:.80}; use one of {', '.join(sorted(QUESTIONS_ASKED))}")
     return made(frontier, question)

@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from outrider.clock import Instant
-from outrider.engine.process_queries import LOOKS, ORDERS
+from outrider.engine.process_queries import LOOKS, ORDERS, READS
 
 VERIFY: Final = "verify"
 """The question for which a store is counted again."""
@@ -29,7 +29,7 @@ ORDERS_ASKED: Final = (
 )
 """Orders that the owner of each partition carries out once. New URLs go through the topic `urls`."""
 assert set(ORDERS_ASKED) <= set(ORDERS)
-QUESTIONS_ASKED: Final = (*LOOKS, VERIFY)
+QUESTIONS_ASKED: Final = (*LOOKS, *(name for name in READS if name not in ORDERS_ASKED), VERIFY)
 
 
 class PartitionCounts(msgspec.Struct, frozen=True):

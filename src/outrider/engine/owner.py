@@ -331,7 +331,8 @@ class Frontier:
         patience_seconds: float = REMOTE_PATIENCE_SECONDS,
     ) -> RemoteFrontier:
         """Returns the frontier of a server (`outrider serve`) at `http://HOST:PORT` or `grpc://HOST:PORT`; with TLS,
-        `https://` or `grpcs://`. gRPC needs the extra `grpc`.
+        `https://` or `grpcs://`. gRPC needs the extra `grpc`. For the file of a cluster (`cluster.toml`), the frontier
+        of all its nodes, without leases.
 
         token: of the server's file of tokens. ca: a file of certificates to trust. worker: the name under which URLs
         are leased. patience_seconds: how long a call is repeated while no server answers.

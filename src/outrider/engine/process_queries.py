@@ -77,8 +77,8 @@ def _hosts(frontier: Frontier, question: Mapping[str, Any]) -> dict[str, Any]:
     return {"rows": [] if found is None else [as_sent(found)], "cursor": None}
 
 
-def _explained(frontier: Frontier, question: Mapping[str, Any]) -> dict[str, Any]:
-    """Answers for a URL by its text. In a crawl by unique keys also by its text and the key of its queue, or by its
+def _url_name(question: Mapping[str, Any]) -> Any:
+    """Returns the name of a URL: its text. In a crawl by unique keys also its text and the key of its queue, or its
     unique key as base64."""
     name: Any = question.get("url", "")
     key, unique_key = question.get("queue_key"), question.get("unique_key")
@@ -91,7 +91,16 @@ def _explained(frontier: Frontier, question: Mapping[str, Any]) -> dict[str, Any
             ) from None
     elif key is not None:
         name = Link(str(name), key=str(key))
-    found: dict[str, Any] = as_sent(frontier.explain(name, crawl=question.get("crawl")))
+    return name
+
+
+def _explained(frontier: Frontier, question: Mapping[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = as_sent(frontier.explain(_url_name(question), crawl=question.get("crawl")))
+    return found
+
+
+def _status(frontier: Frontier, question: Mapping[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = as_sent(frontier.status(_url_name(question), crawl=question.get("crawl")))
     return found
 
 
@@ -191,6 +200,19 @@ LOOKS: Final[dict[str, Look]] = {
 }
 """Each query and its function. `hosts` and `urls` return `rows` and the `cursor` after them, None at the
 end; a result may have fewer rows than requested and still a cursor."""
+
+
+READS: Final[dict[str, Look]] = {
+    **{
+        name: _asked(name, verb, method)
+        for name, (verb, method) in _SERVED.items()
+        if verb.role == "read" and not verb.word and name != "held"
+    },
+    "status": _status,
+    "statistics": lambda frontier, _: dict(frontier.statistics()),
+}
+"""Each other verb that only reads, by its own name: questions to the nodes of a cluster. Leases belong to the node that
+made them (`held`)."""
 
 
 def totals(frontier: Frontier, _: Mapping[str, Any]) -> dict[str, Any]:

@@ -19,6 +19,7 @@ import msgspec
 
 from outrider import journey
 from outrider.clock import Instant, elapsed, instant, seconds
+from outrider.connections import way_to
 from outrider.engine import messages as m
 from outrider.engine.awaited import OpeningFrontier
 from outrider.engine.calls import row_after, takes_builtins
@@ -253,7 +254,7 @@ class RemoteFrontier(RemoteVerbs):
         """The answer of a verb that a server declares."""
         name = method.__name__
         found = self._post(("verbs", name), checked(name, given), m.VerbAnswer)
-        answer: Made = made(_ANSWERS[name], found.answer)
+        answer: Made = made(ANSWERS[name], found.answer)
         return answer
 
     def _key(self, request: RequestId | None, number: int) -> str:
@@ -322,7 +323,10 @@ def connect(
     worker: str | None = None,
     patience_seconds: float = REMOTE_PATIENCE_SECONDS,
 ) -> RemoteFrontier:
-    """The frontier of the server at an address: http, https, grpc or grpcs."""
+    """The frontier of the server at an address: http, https, grpc or grpcs. Other addresses have ways of their own."""
+    if (way := way_to(str(address))) is not None:
+        other: RemoteFrontier = way(address, token=token, ca=ca, worker=worker, patience_seconds=patience_seconds)
+        return other
     patience = arguments.seconds("patience_seconds", patience_seconds)
     transport = transport_to(address, token=token, ca=ca)
     remote = RepeatedRequests(address, transport, patience_seconds=patience)
@@ -434,10 +438,10 @@ def _undated(value: Any, name: str = "") -> Any:
     return (datetime.fromisoformat(value) - _EPOCH) // timedelta(microseconds=1)
 
 
-_ANSWERS: Final = {name: get_type_hints(method)["return"] for name, (_, method) in served_of(Frontier).items()}
+ANSWERS: Final = {name: get_type_hints(method)["return"] for name, (_, method) in served_of(Frontier).items()}
 """The type of each answer. All are decoded once here, in one thread, because two threads that decode a type for the
 first time can crash the interpreter (msgspec 0.22)."""
-for _kind in _ANSWERS.values():
+for _kind in ANSWERS.values():
     msgspec.json.Decoder(_sent_as(_kind))
 
 

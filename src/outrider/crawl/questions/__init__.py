@@ -4,6 +4,8 @@ A running crawl answers over `control.sock` or HTTP. If no process owns the dire
 
     captures.py          captures of pages in archives of any program, for a frontier
     cluster_queries.py   questions and orders to the nodes of a cluster
+    cluster_answers.py   the answers of its partitions as one
+    cluster_frontier.py  the same questions and orders as methods (`Frontier.connect`)
     cluster_status.py    the counts of all nodes of a cluster
     control.py           `control.sock` of a running crawl
     crawl_queries.py     questions and orders, to a running crawl or to its files

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
@@ -20,9 +21,10 @@ from outrider.cluster.links import packed_links
 from outrider.cluster.words import VERIFY, Answer, NodeMessage, Question, unpacked_word
 from outrider.crawl.output.cluster_objects import ClusterObjects, read_manifest
 from outrider.crawl.output.summary import counted
+from outrider.crawl.questions.cluster_answers import JOINED, joined_count
 from outrider.errors import SettingsError, UnreachableError
 from outrider.install_hints import install_command
-from outrider.journey import Code, Link, State, Verification
+from outrider.journey import Code, Link, Verification
 from outrider.limits import (
     CLUSTER_PARTITIONS_ASKED,
     CONTROL_ANSWER_SECONDS_MAX,
@@ -33,25 +35,35 @@ from outrider.limits import (
 )
 from outrider.url import UrlBatch, host_of
 
-_LISTS: Final = ("hosts", "urls")
+_LISTS: Final = ("hosts", "urls", "queues")
+_OF_ONE_URL: Final = ("explain", "status")
 _POLL_SECONDS: Final = 0.1
 _FIRST_MESSAGE_SECONDS_MAX: Final = 3 * NODE_COUNT_SECONDS
-_REASONS: Final = ("ready", "leased", "resting", "network", "waiting", "blocked", "paused", "limit", "finished")
-"""Reasons of `why-idle`: the first one that a partition has is that of the cluster."""
 
 
 @contextmanager
 def asking_cluster(path: str) -> Iterator[Callable[[str, Mapping[str, Any]], Any]]:
     """Sends questions and orders to the cluster in the file `path`, for the length of a block. Raises SettingsError,
     UnreachableError, and the errors of the questions."""
+    questions = questions_to(path, client="outrider-asks")
+    try:
+        yield questions.ask
+    finally:
+        questions.close()
+
+
+def questions_to(path: str, *, client: str) -> ClusterQuestions:
+    """Connects to the cluster in the file `path`. client: the name for the brokers. Raises SettingsError,
+    UnreachableError."""
     file = read_cluster_file(path)
     manifest = read_manifest(ClusterObjects(file.objects), file)
-    brokers = Brokers(file, client="outrider-asks", install=install_command("cluster"))
+    brokers = Brokers(file, client=client, install=install_command("cluster"))
     try:
         brokers.check_topics(manifest.partitions)
-        yield ClusterQuestions(file, manifest, brokers).ask
-    finally:
+    except BaseException:
         brokers.close()
+        raise
+    return ClusterQuestions(file, manifest, brokers)
 
 
 def verify_cluster(path: str) -> Verification:
@@ -67,46 +79,43 @@ class ClusterQuestions:
     def __init__(self, file: ClusterFile, manifest: ClusterManifest, brokers: Brokers) -> None:
         self._file, self._manifest, self._brokers = file, manifest, brokers
 
+    def close(self) -> None:
+        """Ends the connections."""
+        self._brokers.close()
+
     def ask(self, name: str, question: Mapping[str, Any]) -> Any:
         """Returns the answer of the cluster, in the shape of the answer of one crawl."""
         if name == "add":
-            return self._add([str(url) for url in question["urls"]])
+            codes = Counter(map(str, self.add([Link(str(url)) for url in question["urls"]])))
+            return {"codes": dict(codes)}
         if name in _LISTS:
             return self._rows(name, question)
         answers = self._answers(name, question, self._partitions_for(name, question))
-        if name == "explain":
-            known = [one for one in answers.values() if one["state"] != State.UNKNOWN]
-            return (known or [*answers.values()])[0]
-        if name == "why-idle":
-            return _joined_idle(answers)
-        if name == VERIFY:
-            return _joined_verification(answers)
-        return {"count": sum(int(one["count"]) for one in answers.values())}
+        return JOINED.get(name, joined_count)(answers)
+
+    def add(self, links: Sequence[Link]) -> list[Code]:
+        """Sends links to the partitions of their hosts. They are durable there, and the owners add them."""
+        topic = self._file.topic("urls")
+        numbers = self._manifest.partitions_of(UrlBatch.of([link.url for link in links])).tolist()
+        sent = [
+            self._brokers.send(topic, number, record)
+            for number, record in zip(numbers, packed_links(links), strict=True)
+            if number >= 0
+        ]
+        for one in sent:
+            one.offset()
+        return [Code.INVALID if number < 0 else Code.HELD for number in numbers]
 
     # -- whom to ask --------------------------------------------------------------------------------------------------
 
     def _partitions_for(self, name: str, question: Mapping[str, Any]) -> list[int]:
         """Returns the partitions that a question concerns."""
         everywhere = range(self._manifest.partitions)
-        host = question.get("host")
-        if name == "explain" and not any(question.get(one) for one in ("queue_key", "unique_key", "crawl")):
+        host = question.get("name" if name == "hosts" else "host")
+        if name in _OF_ONE_URL and not any(question.get(one) for one in ("queue_key", "unique_key", "crawl")):
             host = host_of(str(question["url"]))
         number = -1 if host is None else self._manifest.partition_of_host(str(host))
         return [*everywhere] if number < 0 else [number]
-
-    def _add(self, urls: Sequence[str]) -> dict[str, Any]:
-        """Sends URLs to the partitions of their hosts. They are durable there, and the owners add them."""
-        topic = self._file.topic("urls")
-        numbers = self._manifest.partitions_of(UrlBatch.of(urls)).tolist()
-        sent = [
-            self._brokers.send(topic, number, record)
-            for number, record in zip(numbers, packed_links(Link(url) for url in urls), strict=True)
-            if number >= 0
-        ]
-        for one in sent:
-            one.offset()
-        counts = {str(Code.HELD): len(sent), str(Code.INVALID): len(urls) - len(sent)}
-        return {"codes": {code: count for code, count in counts.items() if count}}
 
     # -- lists --------------------------------------------------------------------------------------------------------
 
@@ -144,7 +153,7 @@ class ClusterQuestions:
         self, name: str, question: Mapping[str, Any], partitions: Collection[int]
     ) -> dict[int, dict[str, Any]]:
         """Returns the answer of each partition, in their order. Raises the first error, and UnreachableError for a
-        partition that does not answer. A host may be known to one partition only."""
+        partition that does not answer. The key of an order may be known to one partition only."""
         words = self._brokers.records("words")
         at = self._brokers.ends("words", [0])[0]
         asked = Question(name, os.urandom(8).hex(), {**question}, sorted(partitions))
@@ -171,7 +180,7 @@ class ClusterQuestions:
                 time.sleep(_POLL_SECONDS)
         answers = {number: one.answer for number, one in sorted(found.items()) if one.answer is not None}
         refused = next((one for _, one in sorted(found.items()) if one.answer is None), None)
-        if refused is not None and not (answers and name == "host"):
+        if refused is not None and not (answers and asked.is_order):
             raise (SettingsError if refused.code == SettingsError.exit_code else UnreachableError)(refused.error)
         return answers
 
@@ -218,39 +227,3 @@ def _cursor_of(after: object, partitions: int) -> tuple[int, str | None]:
     if not divided or not number.isdecimal() or len(number) > len(str(partitions)) or int(number) >= partitions:
         raise SettingsError(f"after is {after!r:.80}: use the cursor at the end of the previous list")
     return int(number), inner or None
-
-
-def _joined_idle(answers: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]:
-    """Returns why the whole cluster has nothing to lease: what its partitions say, added up."""
-    all_ = [*answers.values()]
-    reasons = [str(one["reason"]) for one in all_]
-    reason = next((one for one in _REASONS if one in reasons), reasons[0])
-    alike = [one for one in all_ if one["reason"] == reason]
-    said = alike[0] if len(alike) == 1 else max(alike, key=lambda one: sum(one["urls"].values()))
-    next_ = min((one for one in all_ if one["next_at"] is not None), key=lambda one: one["next_at"], default=said)
-    tail = max(all_, key=lambda one: one["tail_seconds"] or 0.0)
-    text = f"{counted(len(alike), 'partition')} of {len(all_)}: {said['text']}"
-    return {
-        "reason": reason,
-        "text": text if len(all_) > 1 else said["text"],
-        "known": sum(one["known"] for one in all_),
-        **{name: _added([one[name] for one in all_]) for name in ("hosts", "urls")},
-        "errands": sum(one["errands"] for one in all_),
-        "next_at": next_["next_at"],
-        "next_seconds": next_["next_seconds"],
-        **{name: tail[name] for name in ("tail_host", "tail_urls", "tail_seconds")},
-    }
-
-
-def _added(counts: Sequence[Mapping[str, int]]) -> dict[str, int]:
-    total: dict[str, int] = {}
-    for one in counts:
-        for name, count in one.items():
-            total[name] = total.get(name, 0) + count
-    return total
-
-
-def _joined_verification(answers: Mapping[int, Mapping[str, Any]]) -> Verification:
-    problems = tuple(f"partition {number}: {one}" for number, told in answers.items() for one in told["problems"])
-    ok = all(told["ok"] for told in answers.values())
-    return Verification(ok, problems, _added([told["counts"] for told in answers.values()]))
