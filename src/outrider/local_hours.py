@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
 from fnmatch import fnmatchcase
 from typing import Final
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 from outrider.clock import Instant, instant
 from outrider.errors import SettingsError
+from outrider.install_hints import install_command
 from outrider.limits import MICROSECONDS
 
 ACCEPTED: Final = 'two times and a zone, such as "22:00-06:00 Europe/Paris"'
@@ -50,9 +51,7 @@ class LocalHours:
         try:
             ZoneInfo(found[5])
         except (ZoneInfoNotFoundError, ValueError, OSError):  # unknown, not a name, a folder of the database
-            raise SettingsError(
-                f"unknown zone {found[5]!r} (on a machine without the database of zones: pip install tzdata)"
-            ) from None
+            raise SettingsError(_unknown_zone(found[5])) from None
         return cls(pattern.lower(), begin, end, found[5], delay_outside)
 
     def opens_at(self, now: Instant, *, until: Instant) -> Instant | None:
@@ -75,6 +74,13 @@ class LocalHours:
         if self.begin < self.end:
             return self.begin <= minute < self.end
         return minute >= self.begin or minute < self.end
+
+
+def _unknown_zone(name: str) -> str:
+    """Returns the reason why a zone cannot be read, and what helps."""
+    if not available_timezones():
+        return f"this machine has no database of time zones; run `{install_command('identity')}`, which includes tzdata"
+    return f"unknown zone {name!r}; use a name of the IANA database, such as Europe/Paris or UTC"
 
 
 def hours_of(host: str, told: Sequence[LocalHours]) -> LocalHours | None:

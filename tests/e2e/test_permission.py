@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import gzip
 import json
+import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from urllib.request import urlopen
 
 import pyarrow.parquet
 import pytest
 from warcio.archiveiterator import ArchiveIterator
 
-from e2e.crawling import outrider
+from e2e.crawling import ROOT, command, environment, outrider
 
 ROBOTS = b"User-agent: *\nContent-Usage: /closed/ train-ai=n\nContent-Signal: search=yes\n"
 NOAI = b"<meta name=robots content=noai><title>SECRET</title>SECRET"
@@ -63,6 +65,17 @@ def crawled(start: str, output: Path, *more: str) -> dict[str, dict]:
     return {line["url"].removeprefix(start.rstrip("/")): line for line in lines}
 
 
+def explained_over_rest(output: Path, start: str, paths: Iterable[str]) -> dict[str, dict]:
+    """Returns the preferences of each page, as a server of the crawl explains them."""
+    words = command("serve", output, "--http", "127.0.0.1:0")
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True, cwd=ROOT, env=environment()) as server:
+        try:
+            at = f"{server.stderr.readline().split()[-1]}/api/v1/explain?url={start.rstrip('/')}"
+            return {path: json.load(urlopen(at + path, timeout=60))["preferences"] for path in paths}
+        finally:
+            server.kill()
+
+
 def test_every_reader_sees_the_same_preferences(site, tmp_path):
     start, paths = site
     lines = crawled(start, tmp_path / "out")
@@ -85,6 +98,7 @@ def test_every_reader_sees_the_same_preferences(site, tmp_path):
     for path in ("/closed/1", "/noai", "/field", "/free"):
         done = outrider("explain", start.rstrip("/") + path, "-o", tmp_path / "out", "--json")
         assert told[path] == json.loads(done.stdout)["preferences"]
+    assert told == explained_over_rest(tmp_path / "out", start, told)
     assert 3 == len([path for path in paths if path.startswith("/paid/")])
 
 

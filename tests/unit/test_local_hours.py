@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import zoneinfo
 from datetime import UTC, datetime
 from itertools import pairwise
 from zoneinfo import ZoneInfo
@@ -41,6 +43,21 @@ def test_hours_that_cannot_be_read_are_refused_with_the_reason(text, told):
         LocalHours.of("*", text)
     with pytest.raises(SettingsError, match=r"hours of a\.test"):
         CrawlOptions(host=[{"name": "a.test", "hours": text}])
+
+
+def test_a_machine_without_zones_is_told_what_to_install_and_the_extra_brings_them(monkeypatch):
+    place = zoneinfo.TZPATH
+    zoneinfo.reset_tzpath(())
+    ZoneInfo.clear_cache()
+    try:
+        assert "Europe/Paris" == LocalHours.of("*", "22:00-06:00 Europe/Paris").zone  # in tzdata
+        ZoneInfo.clear_cache()
+        for name in {"tzdata", *(name for name in sys.modules if name.startswith("tzdata."))}:
+            monkeypatch.setitem(sys.modules, name, None)
+        with pytest.raises(SettingsError, match=r"no database of time zones; run `.*outrider\[identity\]"):
+            LocalHours.of("*", "22:00-06:00 Europe/Paris")
+    finally:
+        zoneinfo.reset_tzpath(place)
 
 
 def test_the_last_pattern_that_matches_counts():
