@@ -10,10 +10,10 @@ import pytest
 from limiting import set_limits
 from outrider.engine.messages import OutcomeBody
 from outrider.engine.remote import outcome_body
+from outrider.engine.sent_outcomes import outcome_from_body
 from outrider.journey import OUTCOME_FIELDS, Form, Outcome, RobotsAnswer, Verdict
 from outrider.service.bodies import Bodies
 from outrider.service.problems import Problem
-from outrider.service.verdicts import outcome_from_body
 from served import API, A, Served
 
 KB = 1_000

@@ -20,6 +20,7 @@ from outrider.crawl.setup.instants import dated, moment
 from outrider.engine import Frontier
 from outrider.engine import messages as m
 from outrider.engine.process_queries import HOST_ORDERS, answer_of, as_sent, order_value
+from outrider.engine.sent_outcomes import link_of, outcome_from_body
 from outrider.engine.verbs import ServedVerb, served_of
 from outrider.errors import OutriderError, PagesNeedErrandsError
 from outrider.journey import (
@@ -44,7 +45,7 @@ from outrider.service.metrics import CONTENT_TYPE, exposition
 from outrider.service.problems import Problem
 from outrider.service.server_errands import OWN_KINDS
 from outrider.service.service_state import ServiceState
-from outrider.service.verdicts import link_of, outcome_from_body, outcome_of
+from outrider.service.verdicts import outcome_of
 from outrider.url import host_of, normalize
 
 JSON: Final = "application/json"

@@ -6,11 +6,12 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from outrider.crawl.run.visit import validators_of
-from outrider.engine.messages import KEPT_TEXTS, OUTCOME_AS_IT_IS, NewUrl, OutcomeBody, Result
+from outrider.engine.messages import KEPT_TEXTS, NewUrl, Result
+from outrider.engine.sent_outcomes import link_of
 from outrider.fetch.failures import FetchError
 from outrider.fetch.meaning import CONTENTS, REFUSALS, ROBOTS_HOPS, Content, meaning_of, requested_wait, robots_meaning
 from outrider.frontier.state.errand import KINDS as ERRANDS
-from outrider.journey import Lease, Link, Outcome, RobotsAnswer, Verdict, Word
+from outrider.journey import Lease, Outcome, RobotsAnswer, Verdict, Word
 from outrider.limits import DEPTH_MAX
 from outrider.url import spell
 
@@ -18,40 +19,6 @@ _UNASKED: Final = frozenset(
     {FetchError.DNS_UNKNOWN, FetchError.DNS_TEMPORARY, FetchError.BLOCKED_ADDRESS, FetchError.BLOCKED_PORT}
 )
 """Errors before any request: no request was sent to the host, and it need not rest."""
-
-
-def link_of(given: str | NewUrl, *, crawl: str | None, referrer: str | None = None, depth: int = 0) -> Link:
-    """Returns the link that a body names."""
-    if isinstance(given, str):
-        return Link(given, crawl=crawl, referrer=referrer, depth=depth)
-    return Link(
-        given.url,
-        crawl=given.crawl_id or crawl,
-        priority=given.priority,
-        referrer=given.source_url or referrer,
-        depth=given.depth or depth,
-        key=given.key,
-        hops=given.hops,
-        not_before=given.not_before_us,
-        metadata=given.metadata,
-        unique_key=given.unique_key,
-        modified=given.modified,
-        change_seconds=given.change_seconds,
-    )
-
-
-def outcome_from_body(body: OutcomeBody) -> Outcome:
-    """Returns the outcome that a body names, judged by its sender."""
-    answer = body.robots
-    return Outcome(
-        **{name: getattr(body, there) for name, there in OUTCOME_AS_IT_IS.items()},
-        verdict=Verdict(body.verdict),
-        links=[one if isinstance(one, str) else link_of(one, crawl=None) for one in body.links],
-        robots=RobotsAnswer(answer.status, answer.body, answer.location, answer.fresh_seconds)
-        if answer is not None
-        else None,
-        metadata=body.metadata,
-    )
 
 
 def outcome_of(result: Result, lease: Lease) -> Outcome:
