@@ -240,6 +240,7 @@ CHANGELOG_READ_BYTES = 1_048_576  # a record with its head: what a broker accept
 CLUSTER_STORES_AT_ONCE = 16  # stores that are called at once: each waits for its changelog
 CLUSTER_WAIT_SECONDS = 0.25  # links of other nodes arrive at any time
 TENURE_SECONDS = 10.0  # how long an owner may send requests after the beginning of its last append that counts
+CLUSTER_ANSWERS_MAX = 4_096  # answers to requests of workers that a node repeats
 NODE_LEAVE_SECONDS_MAX = 30.0  # for the requests of a partition that a node gives up
 NODE_COUNT_SECONDS = 1.0  # how often nodes tell each other their counts
 NODE_LISTEN_SECONDS = 0.2  # how often a node looks for questions and orders

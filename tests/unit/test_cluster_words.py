@@ -57,13 +57,14 @@ class Changelog:
 class Cluster:
     """Two nodes with two partitions each, and a command that asks them."""
 
-    def __init__(self):
+    def __init__(self, kind=OwnStores):
+        """kind: of the stores of a node."""
         self.manifest = new_manifest("x", PARTITIONS, created="2026-01-01T00:00:00Z", random_bytes=bytes(range(48)))
         self.brokers, self.heard, self.nodes = Brokers(), [], []
         self.files = [MemoryFiles() for _ in range(PARTITIONS)]
         for name in ("one", "two"):
             places = Places(MemoryFiles(), [])
-            stores = OwnStores(self.manifest, send=list, lost=lambda number: None, places=places)
+            stores = kind(self.manifest, send=list, lost=lambda number: None, places=places)
             self.nodes.append((stores, Answering(self.brokers, stores, name, self.heard.append)))
         for number in range(PARTITIONS):
             self.open(number, number % 2)

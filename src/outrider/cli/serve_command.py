@@ -156,6 +156,11 @@ def _service(asked: str) -> Iterator[None]:
     help="Serve gRPC at HOST:PORT: URLFrontier, and Outrider's own calls (docs/howto/grpc.md); without --http, only "
     "that.  [default: none]",
 )
+@click.option(
+    "--cluster",
+    metavar="FILE",
+    help="Be a node of the cluster in FILE: serve its partitions to workers (docs/howto/cluster.md).  [default: none]",
+)
 @_access_options
 @click.option(
     "--drain",
@@ -172,6 +177,7 @@ def serve(
     directory: str,
     http: str,
     grpc: str | None,
+    cluster: str | None,
     tls_cert: str | None,
     tls_key: str | None,
     tokens: str | None,
@@ -184,6 +190,8 @@ def serve(
 
     A missing DIR is created, and DIR/outrider.toml contains the settings. If you add a URL of this machine, from this
     machine, its address is allowed. Other private addresses need --allow-address.
+
+    With --cluster, DIR is the directory of a node, and its workers fetch the pages of the node's partitions.
 
     Any address but loopback needs TLS and tokens. After SIGTERM, the server answers waiting requests and accepts
     results for the time of --drain. It ends with 0 if all work is done, and with 4 if work is left.
@@ -204,19 +212,21 @@ def serve(
         grpc_at = listening(grpc, tls_cert, tls_key, tokens, flag="--grpc", default_port=GRPC_PORT)
     if at is None and collector is not None:
         raise SettingsError("--otlp needs --http; add --http HOST:PORT")
+    how: dict[str, Any] = {
+        "flags": typed_flags(flags),
+        "names": frozenset(name.lower() for name in names),
+        "drain_seconds": drain,
+        "collector": collector,
+        "say": _say,
+    }
     roles = TokenRoles.read(tokens)
-    whole = run(
-        directory,
-        at,
-        roles,
-        grpc=grpc_at,
-        flags=typed_flags(flags),
-        names=frozenset(name.lower() for name in names),
-        drain_seconds=drain,
-        collector=collector,
-        say=_say,
-    )
-    return 0 if whole else 4
+    if cluster is not None:
+        from outrider.service.cluster_server import serve_in_cluster
+
+        if at is None or grpc_at is not None:
+            raise SettingsError("a node of a cluster serves HTTP only; use --http in place of --grpc")
+        return 0 if serve_in_cluster(directory, cluster, at, roles, **how) else 4
+    return 0 if run(directory, at, roles, grpc=grpc_at, **how) else 4
 
 
 def _say(line: str) -> None:

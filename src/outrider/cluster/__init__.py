@@ -12,11 +12,13 @@ count and who owns the partition, so membership of nodes is only advice.
     kafka.py           topics, records and the group of nodes, in Kafka
     links.py           links between partitions, and from other programs
     stores.py          the stores of a node as one frontier
+    served_stores.py   the same for a node whose pages are fetched by workers
     page_shares.py     a limit of pages of the whole crawl, divided among partitions
     written_places.py  how far the line files of a node are sealed, for each partition
     sealing.py         seals the lines of a node from time to time
     sealed_lines.py    the lines of all nodes in object storage
     words.py           the records in which nodes and commands talk to each other
+    node_identity.py   which node a directory is of
     answering.py       carries out orders and answers questions
     node.py            a node: claims, links, counts and snapshots
 """

@@ -19,13 +19,16 @@ from outrider.cluster.stores import OwnStore, OwnStores
 from outrider.cluster.words import (
     ORDERS_ASKED,
     QUESTIONS_ASKED,
+    REPORT,
     VERIFY,
     Answer,
     NodeMessage,
     Question,
     unpacked_word,
 )
+from outrider.engine.messages import OutcomeBody
 from outrider.engine.process_queries import LOOKS, ORDERS, READS, as_sent
+from outrider.engine.sent_outcomes import outcome_from_body
 from outrider.errors import ClosedError, OutriderError, SettingsError, StoreError
 from outrider.limits import (
     CHANGELOG_RECORD_BYTES_MAX,
@@ -136,7 +139,17 @@ def _made(frontier: Any, name: str, question: Mapping[str, Any]) -> dict[str, An
     if name == VERIFY:
         found: dict[str, Any] = as_sent(frontier.verify())
         return found
+    if name == REPORT:
+        return _reported(frontier, question)
     made = ORDERS[name] if name in ORDERS_ASKED else _ANSWERED.get(name)
     if made is None:
         raise SettingsError(f"unknown question {name!r:.80}; use one of {', '.join(sorted(QUESTIONS_ASKED))}")
     return made(frontier, question)
+
+
+def _reported(frontier: Any, question: Mapping[str, Any]) -> dict[str, Any]:
+    """Reports outcomes. The same request has the same answer, also in the next owner's store."""
+    outcomes = [outcome_from_body(one) for one in msgspec.convert(question["outcomes"], list[OutcomeBody])]
+    client, number = msgspec.convert(question["request"], tuple[str, int])
+    report = frontier.report(outcomes, request_id=(client, number))
+    return {"codes": list(map(str, report.outcomes)), "links": [list(map(str, row)) for row in report.links]}

@@ -24,6 +24,7 @@ from outrider.cluster.kafka import Brokers, Membership
 from outrider.cluster.links import Parcel, Refused, packed_links, packed_parcels, unpacked
 from outrider.cluster.owning import Claimed, claim, make_ready, open_store
 from outrider.cluster.page_shares import PageShares
+from outrider.cluster.served_stores import ServedStores
 from outrider.cluster.snapshots import Objects, newest_snapshot, upload
 from outrider.cluster.stores import OutputPlaces, OwnStore, OwnStores
 from outrider.cluster.words import NodeMessage, PartitionCounts
@@ -115,13 +116,16 @@ class ClusterNode:
         shares: PageShares | None = None,
         seed: int = 0,
         tenure_seconds: float = TENURE_SECONDS,
+        serves: bool = False,
     ) -> None:
         """directory: for the stores. name: no other node has it; the same for the same directory. shares: of the limit
-        of pages of the whole crawl."""
+        of pages of the whole crawl. serves: workers fetch its pages, and it goes on when the crawl is over."""
         self.manifest, self.name = manifest, name
         self._brokers, self._objects_of, self._directory, self._watcher = brokers, objects_of, directory, watcher
         self._address, self._settings, self._seed, self._tenure = address, settings, seed, tenure_seconds
-        self.stores = OwnStores(manifest, send=self.send_links, lost=self._lost_soon, places=places, shares=shares)
+        self._serves = serves
+        stores = ServedStores if serves else OwnStores
+        self.stores = stores(manifest, send=self.send_links, lost=self._lost_soon, places=places, shares=shares)
         self._places = [_PartitionState() for _ in range(manifest.partitions)]
         self._stop = threading.Event()
         self._turn = threading.Lock()
@@ -169,6 +173,11 @@ class ClusterNode:
         told = dict(self._told)
         total = {name: sum(one.numbers.get(name, 0) for one in told.values()) for name in COUNTED}
         return {**total, "partitions": len(told), "nodes": len(self._nodes_alive())}
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether this node owns partitions, and works on no claim."""
+        return bool(self.stores.all()) and not any(place.busy for place in self._places)
 
     def at_limit(self) -> bool:
         """Whether a partition has ended at the limit of pages."""
@@ -533,23 +542,26 @@ class ClusterNode:
                 self._told[one.partition] = one
 
     def _judge_end(self) -> None:
-        """The crawl is over if two counts in a row over all partitions are equal and show nothing to do."""
-        told = [self._told.get(number) for number in range(self.manifest.partitions)]
-        if not all(one is not None and one.finished for one in told):
-            self._last_sum = ()
-            return
-        ends = self._brokers.ends("urls", range(self.manifest.partitions))
-        found = [one for one in told if one is not None]
-        if any(one.received < ends[one.partition] for one in found) or not any(
-            one.numbers["accepted"] for one in found
-        ):
-            self._last_sum = ()
-            return
-        total = tuple((one.epoch, one.received, *one.numbers.values()) for one in found)
-        if total == self._last_sum and not self.stores.is_finished:
+        """The crawl is over if two counts in a row over all partitions are equal and show nothing to do. A node that
+        serves goes on when URLs arrive later."""
+        total, before = self._sum_at_end(), self._last_sum
+        self._last_sum = total
+        if total and total == before and not self.stores.is_finished:
             self.stores.is_finished = True
             self._watcher.wake()
-        self._last_sum = total
+        elif not total and self._serves:
+            self.stores.is_finished = False
+
+    def _sum_at_end(self) -> tuple[object, ...]:
+        """Returns the counts of all partitions; nothing if they show work, or nothing was added yet."""
+        told = [self._told.get(number) for number in range(self.manifest.partitions)]
+        found = [one for one in told if one is not None and one.finished]
+        if len(found) < len(told) or not any(one.numbers["accepted"] for one in found):
+            return ()
+        ends = self._brokers.ends("urls", range(self.manifest.partitions))
+        if any(one.received < ends[one.partition] for one in found):
+            return ()
+        return tuple((one.epoch, one.received, *one.numbers.values()) for one in found)
 
     # -- snapshots ----------------------------------------------------------------------------------------------------
 

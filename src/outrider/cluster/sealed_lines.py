@@ -22,9 +22,11 @@ from typing import Final
 import msgspec
 
 from outrider.cluster.page_shares import SharedObjects
+from outrider.cluster.stores import OwnStore
 from outrider.errors import DamagedStoreError
 
 LINES_FOLDER: Final = "lines"
+_PAGES: Final = "pages"
 WITHOUT: Final = "without"
 _LINES_NAME: Final = re.compile(r"(?P<node>.+)-(?P<number>\d{10})\.jsonl\.gz")
 
@@ -64,6 +66,23 @@ def write_without(objects: SharedObjects, cluster: str, partition: int, epoch: i
     """Says that lines do not count. Call it before their pages are put back. Raises UnreachableError."""
     name = f"{cluster}/{LINES_FOLDER}/{WITHOUT}/{partition:04}-{epoch:010}.json"
     objects.create(name, msgspec.json.encode(_Without(list(tokens))))
+
+
+class _PageToFetch(msgspec.Struct):
+    url: str
+    token: int
+
+
+def put_back(store: OwnStore, objects: SharedObjects, cluster: str) -> int:
+    """Queues the pages again whose lines the former owner of a store has not sealed. Returns how many. Raises
+    StoreError, UnreachableError."""
+    after = store.frontier.projection(_PAGES)[1]
+    pages = [msgspec.json.decode(line, type=_PageToFetch) for _, line in store.frontier.lines(_PAGES, after)]
+    if not pages:
+        return 0
+    write_without(objects, cluster, store.number, store.owned.changelog.epoch, [page.token for page in pages])
+    count: int = store.frontier._put_back(list(dict.fromkeys(page.url for page in pages)))
+    return count
 
 
 class SealedLines:

@@ -269,7 +269,8 @@ class OwnStores:
 
         def made(store: OwnStore) -> Report | None:
             try:
-                report: Report = store.frontier.report([outcomes[row] for row in rows[store.number]])
+                some = [outcomes[row] for row in rows[store.number]]
+                report: Report = store.frontier.report(some, request_id=request_id)
             except StoreFullError as error:
                 full.append(error)
                 return None
@@ -376,30 +377,31 @@ class OwnStores:
     def queue_errands(self, kind: str, urls: str | Sequence[str]) -> list[Code]:
         """As the frontier's. An errand to a host of another node is out of scope."""
         wanted = [urls] if isinstance(urls, str) else list(urls)
-        codes = [Code.OUT_OF_SCOPE] * len(wanted)
+
+        def queued(some: list[str], store: OwnStore) -> list[Code]:
+            codes = list(store.frontier.queue_errands(kind, some))
+            store.touch()
+            return codes
+
+        return self._of_each(wanted, queued, Code.OUT_OF_SCOPE)
+
+    def _of_each(self, urls: Sequence[str], work: Callable[[list[str], OwnStore], list[T]], other: T) -> list[T]:
+        """Asks the store of each URL. other: the answer for a URL of another node."""
+        found = [other] * len(urls)
         rows: dict[int, list[int]] = {}
-        for row, store in enumerate(self._of_urls(wanted)):
+        for row, store in enumerate(self._of_urls(urls)):
             if store is not None:
                 rows.setdefault(store.number, []).append(row)
         for number, places in rows.items():
-            some = [wanted[row] for row in places]
-            answers = self._asked(
-                self._stores.get(number),
-                partial(_queue_errands, kind, some),
-                [Code.OUT_OF_SCOPE] * len(some),
-            )
-            for row, code in zip(places, answers, strict=True):
-                codes[row] = code
-            if (store := self._stores.get(number)) is not None:
-                store.touch()
-        return codes
+            some = [urls[row] for row in places]
+            answers = self._asked(self._stores.get(number), partial(work, some), [other] * len(some))
+            for row, answer in zip(places, answers, strict=True):
+                found[row] = answer
+        return found
 
     def robots_allow(self, urls: Sequence[str]) -> list[bool | None]:
         """As the frontier's; None for a URL of another node."""
-        return [
-            self._asked(store, partial(_robots_allow, url), None)
-            for url, store in zip(urls, self._of_urls(urls), strict=True)
-        ]
+        return self._of_each(urls, lambda some, store: list(store.frontier.robots_allow(some)), None)
 
     def projection(self, stream: str) -> tuple[int, int]:
         """The length of a line file of the node."""
@@ -424,12 +426,3 @@ class OwnStores:
 
 def _set_addresses(addresses: Mapping[str, str | None], store: OwnStore) -> int:
     return int(store.frontier.set_addresses(addresses))
-
-
-def _queue_errands(kind: str, urls: Sequence[str], store: OwnStore) -> list[Code]:
-    return list(store.frontier.queue_errands(kind, urls))
-
-
-def _robots_allow(url: str, store: OwnStore) -> bool | None:
-    (answer,) = store.frontier.robots_allow([url])
-    return answer if answer is None else bool(answer)

@@ -28,6 +28,8 @@ ORDERS_ASKED: Final = (
     "recheck",
 )
 """Orders that the owner of each partition carries out once. New URLs go through the topic `urls`."""
+REPORT: Final = "report"
+"""The order with outcomes of leases, from a node that does not own their partition."""
 assert set(ORDERS_ASKED) <= set(ORDERS)
 QUESTIONS_ASKED: Final = (*LOOKS, *(name for name in READS if name not in ORDERS_ASKED), VERIFY)
 
@@ -65,7 +67,7 @@ class Question(msgspec.Struct, frozen=True):
     @property
     def is_order(self) -> bool:
         """Whether it changes something."""
-        return self.ask in ORDERS_ASKED
+        return self.ask in ORDERS_ASKED or self.ask == REPORT
 
     def concerns(self, partition: int) -> bool:
         """Whether it is for the owner of a partition."""

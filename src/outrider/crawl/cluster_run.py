@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import socket
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -21,12 +20,13 @@ import msgspec
 from outrider.clock import rfc3339, wall
 from outrider.cluster.description import MANIFEST_OBJECT, ClusterFile, ClusterManifest, new_manifest, read_cluster_file
 from outrider.cluster.kafka import Brokers
-from outrider.cluster.node import ClusterNode
+from outrider.cluster.node import ClusterNode, NodeWatcher
+from outrider.cluster.node_identity import node_name
 from outrider.cluster.owning import Claimed
 from outrider.cluster.page_shares import PageShares
-from outrider.cluster.sealed_lines import LineObjects, write_without
+from outrider.cluster.sealed_lines import LineObjects, put_back
 from outrider.cluster.sealing import Seal, Sealing
-from outrider.cluster.stores import OwnStore
+from outrider.cluster.stores import OutputPlaces, OwnStore
 from outrider.cluster.written_places import OutputOwner, Places
 from outrider.crawl.orders.archive_uploads import ArchiveUploads, archive_end_to_upload, check_store
 from outrider.crawl.output.cluster_objects import ClusterObjects, read_manifest
@@ -48,7 +48,7 @@ from outrider.crawl.setup.directory import (
 from outrider.crawl.setup.options import CrawlOptions, SettingsFile, as_toml, from_environment, permitting, resolved
 from outrider.crawl.setup.seeds import BadSeeds, loopback_of, placed, read_hosts, read_seeds, require_contact
 from outrider.crawl.setup.version import version
-from outrider.errors import ForeignStoreError, NamedPathError, SettingsError
+from outrider.errors import NamedPathError, SettingsError
 from outrider.fetch.addresses import AddressGuard
 from outrider.fetch.downloader import Downloader
 from outrider.frontier.verbs.census import ScheduleCounts
@@ -57,7 +57,6 @@ from outrider.journey import Link
 from outrider.kernels import in_use
 from outrider.limits import (
     NODE_ARCHIVE_SECONDS_MAX,
-    NODE_FILE_BYTES_MAX,
     NODE_LEASE_SECONDS,
     NODE_SEAL_SECONDS,
     NODE_SEAL_SECONDS_MAX,
@@ -65,20 +64,12 @@ from outrider.limits import (
     TENURE_SECONDS,
     TOKEN_BITS,
 )
-from outrider.storage.files import Directory, read_whole, replace
+from outrider.storage.files import Directory
 
-NODE_FILE: Final = "node.json"
 SEALED: Final = (PAGES, POLITENESS)  # lines of items are in lines of pages
 SAY_SECONDS: Final = 10.0
 SEEDS_AT_ONCE: Final = 10_000
 CREATED_AT_ONCE: Final = 8
-
-
-class NodeIdentity(msgspec.Struct, frozen=True):
-    """Which node a directory is of, and of which cluster."""
-
-    node: str
-    cluster: str
 
 
 class _Tokens(msgspec.Struct):
@@ -162,26 +153,14 @@ class ClusterRun(CrawlLoop):
         self._own = Directory(os.path.join(path, CLUSTER_FOLDER), create=True)
         try:
             self._own.lock()
-            name = self._identity(manifest)
+            name = node_name(self._own, path, self._file, manifest)
             self._brokers = Brokers(self._file, client=name, install=install_command("cluster"))
             self._brokers.check_topics(manifest.partitions)
-            memory = max(NODE_STORE_MEMORY_BYTES_MIN, self._options.memory_bytes // manifest.partitions)
-            limit = self._options.max_pages  # of all nodes together
             self._places = Places(self._own, list(FILES))
             end = archive_end_to_upload(path) if self._options.archive else archive_end(path, None)[0]
             self._places.archive = packed_watermark(end) if end is not None else None
-            self._node = ClusterNode(
-                manifest,
-                self._brokers,
-                lambda number: objects.of_partition(f"{manifest.name}/{number:04d}/"),
-                os.path.join(path, CLUSTER_FOLDER, "partitions"),
-                self,
-                self._places,
-                name=name,
-                settings={**self._options.frontier_settings(), "memory_bytes": memory, "max_pages": None},
-                shares=None if limit is None else PageShares(objects, manifest.name, manifest.partitions, limit),
-                seed=self._options.seed,
-                tenure_seconds=self._tenure,
+            self._node = node_of(
+                manifest, self._brokers, objects, self._options, self, self._places, name, tenure_seconds=self._tenure
             )
             self._stores = self._node.stores
             self._set_up(self._stores, self._files)
@@ -226,25 +205,6 @@ class ClusterRun(CrawlLoop):
             identity=node,
             keep=options.keep_archive,
         )
-
-    def _identity(self, manifest: ClusterManifest) -> str:
-        """Returns the name of the node of this directory. Raises ForeignStoreError for one of another cluster."""
-        try:
-            octets = read_whole(self._own, NODE_FILE, bytes_max=NODE_FILE_BYTES_MAX)
-            known = msgspec.json.decode(octets, type=NodeIdentity)
-        except FileNotFoundError:
-            known = NodeIdentity(f"{socket.gethostname()[:40]}-{os.urandom(4).hex()}", manifest.cluster)
-            replace(self._own, NODE_FILE, msgspec.json.encode(known) + b"\n")
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            raise ForeignStoreError(
-                f"{self._own.describe(NODE_FILE)} cannot be read; choose another directory with -o"
-            ) from None
-        if known.cluster != manifest.cluster:
-            raise ForeignStoreError(
-                f"{self._options.output} belongs to another cluster than {self._file.path}; choose another directory "
-                "with -o"
-            )
-        return known.node
 
     def _send_seeds(self) -> None:
         seeds = list(dict.fromkeys([*take_pending(self._files), *self._seeds]))
@@ -348,12 +308,7 @@ class ClusterRun(CrawlLoop):
 
     def _put_back(self, store: OwnStore) -> None:
         """Queues the pages again whose lines the former owner has not sealed."""
-        after = store.frontier.projection(PAGES)[1]
-        pages = [msgspec.json.decode(line, type=_PageToFetch) for _, line in store.frontier.lines(PAGES, after)]
-        if pages:
-            epoch = store.owned.changelog.epoch
-            write_without(self._objects, self._file.name, store.number, epoch, [page.token for page in pages])
-            count = store.frontier._put_back(list(dict.fromkeys(page.url for page in pages)))
+        if count := put_back(store, self._objects, self._file.name):
             self.say(f"partition {store.number}: {count} pages of its former node are fetched again")
 
     def _note_owner(self, store: OwnStore, *, closed: bool = False) -> None:
@@ -432,6 +387,37 @@ class ClusterRun(CrawlLoop):
         await asyncio.to_thread(self._sealing.end)
 
 
+def node_of(
+    manifest: ClusterManifest,
+    brokers: Brokers,
+    objects: ClusterObjects,
+    options: CrawlOptions,
+    watcher: NodeWatcher,
+    places: OutputPlaces,
+    name: str,
+    *,
+    tenure_seconds: float = TENURE_SECONDS,
+    serves: bool = False,
+) -> ClusterNode:
+    """Returns a node with the settings of a crawl, in its directory. serves: its pages are fetched by workers."""
+    memory = max(NODE_STORE_MEMORY_BYTES_MIN, options.memory_bytes // manifest.partitions)
+    limit = options.max_pages  # of all nodes together
+    return ClusterNode(
+        manifest,
+        brokers,
+        lambda number: objects.of_partition(f"{manifest.name}/{number:04d}/"),
+        os.path.join(options.output, CLUSTER_FOLDER, "partitions"),
+        watcher,
+        places,
+        name=name,
+        settings={**options.frontier_settings(), "memory_bytes": memory, "max_pages": None},
+        shares=None if limit is None else PageShares(objects, manifest.name, manifest.partitions, limit),
+        seed=options.seed,
+        tenure_seconds=tenure_seconds,
+        serves=serves,
+    )
+
+
 def make_cluster(file: ClusterFile, partitions: int) -> tuple[ClusterManifest, bool]:
     """Makes the topics and the manifest of a cluster. Returns the manifest, and whether it is new. Raises SettingsError
     for a store of objects that does not refuse to write an object twice."""
@@ -484,18 +470,13 @@ def _keep(store: OwnStore) -> bool:
     return True
 
 
-class _PageToFetch(msgspec.Struct):
-    url: str
-    token: int
-
-
 def crawl_in_cluster(
     file_path: str, seeds: Sequence[str], flags: Mapping[str, Any], *, stdin: Any, say: Callable[[str], None]
 ) -> NodeEnd:
     """Runs a node of a cluster, with these seeds. Raises SettingsError, InvalidUrlError, StoreError and
     UnreachableError."""
     file = read_cluster_file(file_path)
-    _refuse(flags)
+    refuse_in_clusters(flags)
     output = flags.get("output")
     if not output:
         raise SettingsError("output is missing: name the directory of this node with -o")
@@ -528,7 +509,7 @@ _NOT_IN_CLUSTERS: Final = {
 }
 
 
-def _refuse(flags: Mapping[str, Any]) -> None:
+def refuse_in_clusters(flags: Mapping[str, Any]) -> None:
     """Raises SettingsError for an option that a node cannot keep."""
     for name, reason in _NOT_IN_CLUSTERS.items():
         if flags.get(name):

@@ -26,6 +26,8 @@ reflection.py      what tools such as grpcurl ask of a gRPC server
 open_calls.py      open calls, and how many each client has
 grpc_status.py     errors as status codes of gRPC
 crawl_server.py    the server of a crawl that fetches itself, on a thread of its own
+cluster_server.py  a node of a cluster that serves workers
+node_frontier.py   the frontier of such a node
 
 `engine/messages.py` has the types of questions and answers, which validate bodies and make the document.
 `engine/remote.py` uses them, too.

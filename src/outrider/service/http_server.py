@@ -13,7 +13,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -178,7 +178,7 @@ def serve(
                     audit,
                     FrontierCalls(service_state),
                 )
-            return asyncio.run(_run(service_state, directory, http, drain_seconds, collector, say))
+            return asyncio.run(served_until_signal(service_state, directory, http, drain_seconds, collector, say))
         finally:
             audit.close()
 
@@ -240,19 +240,24 @@ def server_of(service_state: ServiceState, at: Listening) -> uvicorn.Server:
     )
 
 
-async def _run(
+async def served_until_signal(
     service_state: ServiceState,
     directory: str,
     http: tuple[Listening, socket.socket] | None,
     drain_seconds: float,
     collector: Endpoint | None,
     say: Callable[[str], None],
+    *,
+    beside: Callable[[ServiceState], Awaitable[None]] | None = None,
 ) -> bool:
+    """Answers until a signal. beside: runs meanwhile, and its error ends the server. The other arguments are those of
+    `serve`. Returns whether all work was done."""
     frontier, grpc = service_state.frontier, service_state.grpc
     sys.setswitchinterval(SWITCH_SECONDS)
     control = Control(directory, _answers(service_state))
     server = _NoServer() if http is None else server_of(service_state, http[0])
     background = {asyncio.ensure_future(service_state.keep_pace())}
+    watching = None if beside is None else asyncio.ensure_future(beside(service_state))
 
     async def drain() -> None:
         say(f"outrider: closing; results are accepted for up to {drain_seconds:g} s")
@@ -271,6 +276,9 @@ async def _run(
             grpc.drain()
         background.add(asyncio.ensure_future(drain()))
 
+    if watching is not None:
+        background.add(watching)
+        watching.add_done_callback(lambda _: setattr(server, "should_exit", True))
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop)
@@ -285,6 +293,8 @@ async def _run(
         async with exporting(service_state, collector, say):
             with saying(say):
                 await server.serve([http[1]] if http is not None else None)
+        if watching is not None and watching.done():
+            watching.result()
         return await frontier.finished()
     finally:
         if grpc is not None:

@@ -15,6 +15,7 @@ from outrider.errors import (
     SettingsError,
     StoreError,
     StoreFullError,
+    UnreachableError,
 )
 
 _TRAILER_BYTES_MAX: Final = 5_000  # clients of gRPC refuse trailers of more than 8 KiB in all
@@ -58,6 +59,7 @@ TYPES: Final[dict[str, tuple[int, str]]] = {
     "closing": (503, "The server closes."),
     "store-full": (503, "The disk is full; nothing accepted is lost."),
     "store-stopped": (503, "The store stopped; nothing acknowledged is lost."),
+    "service-away": (503, "A service that the server needs cannot be reached."),
     "bug": (500, "This is a bug in Outrider."),
 }
 """Each type: its status and title. The detail names the thing, the value and the way out."""
@@ -108,6 +110,8 @@ def of_error(error: OutriderError) -> Problem:
         return Problem("hook-running", error.facts)
     if isinstance(error, ClosedError):
         return Problem("closing", "the store is closed; try again when the server is back")
+    if isinstance(error, UnreachableError):
+        return Problem("service-away", str(error))
     if isinstance(error, StoreError):
         return Problem("store-stopped", str(error), retry_after_seconds=30)
     return Problem("bug", str(error))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol
 
 from outrider.crawl.run.fetching import Fetching
@@ -82,10 +82,15 @@ class ServerErrands:
 
 
 def visits_of(
-    options: CrawlOptions, frontier: AsyncFrontier, hosts: Mapping[str, tuple[str, ...]], guard: AddressGuard
+    options: CrawlOptions,
+    frontier: AsyncFrontier,
+    hosts: Mapping[str, tuple[str, ...]],
+    guard: AddressGuard,
+    *,
+    may_send: Callable[[int], bool] = lambda _: True,
 ) -> Fetching:
     """Fetches like the crawl with these settings: with its User-Agent and its address guard. hosts: a parsed --hosts
-    file."""
+    file. may_send: whether the request of a token may be sent now."""
     return Fetching(
         make_downloader(clock=frontier.sync.now, ca_file=options.ca, connections_max=SERVICE_ERRANDS_MAX),
         make_resolver(hosts, options.resolver),
@@ -96,4 +101,5 @@ def visits_of(
         concurrency=SERVICE_ERRANDS_MAX,
         per_host=PerHost(options),
         headers=options.headers_sent,
+        may_send=may_send,
     )

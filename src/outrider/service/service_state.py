@@ -70,7 +70,11 @@ class ServiceState:
         self.heard: OrderedDict[str, Instant] = OrderedDict()
         self.requests: dict[tuple[str, int], int] = {}  # (path of the table, status) -> number
         self._counted: tuple[float, dict[str, Any]] | None = None
-        counts = self._totals(frontier.sync._tallies())
+        self.begin_rates()
+
+    def begin_rates(self) -> None:
+        """Begins the rates with the counts of now."""
+        counts = self._totals(self.frontier.sync._tallies())
         now = seconds(elapsed())
         self.paces = {name: RateMeter(now, pages=counts[name]) for name in RATES}
 

@@ -67,17 +67,23 @@ def _each(answers: Answers) -> list[Any]:
     return [one["answer"] for one in answers.values()]
 
 
-def _whole(answers: Sequence[Any]) -> Any:
-    """Returns the sum of numbers, and dictionaries of such sums. The first one counts if they are other values."""
-    first = answers[0]
-    if isinstance(first, Mapping):
-        names = dict.fromkeys(name for one in answers for name in one)
-        return {name: _whole([one[name] for one in answers if name in one]) for name in names}
-    is_number = all(isinstance(one, int | float) and not isinstance(one, bool) for one in answers)
-    return sum(answers) if is_number else first
+def joined_sums(answers: Sequence[Mapping[Any, Any]]) -> dict[Any, Any]:
+    """Returns the sums of numbers by their names, and dictionaries of such sums. The first one counts if they are other
+    values."""
+    names = dict.fromkeys(name for one in answers for name in one)
+    return {name: _sum([one[name] for one in answers if one.get(name) is not None]) for name in names}
 
 
-def _workers(answers: Answers) -> dict[str, Any]:
+def _sum(values: Sequence[Any]) -> Any:
+    if not values:
+        return None
+    if isinstance(values[0], Mapping):
+        return joined_sums(values)
+    is_number = all(isinstance(one, int | float) and not isinstance(one, bool) for one in values)
+    return sum(values) if is_number else values[0]
+
+
+def joined_workers(answers: Answers) -> dict[str, Any]:
     """Returns each worker once, with its leases in all partitions."""
     found: dict[str, dict[str, Any]] = {}
     for row in (row for rows in _each(answers) for row in rows):
@@ -103,8 +109,8 @@ JOINED: Final[Mapping[str, Callable[[Answers], Any]]] = {
     "status": _known,
     "why-idle": joined_idle,
     VERIFY: joined_verification,
-    "statistics": lambda answers: _whole([*answers.values()]),
-    "workers": _workers,
+    "statistics": lambda answers: joined_sums([*answers.values()]),
+    "workers": joined_workers,
     "waits": _waits,
     "finished": lambda answers: {"answer": all(_each(answers))},
     "at_limit": lambda answers: {"answer": all(_each(answers))},

@@ -18,14 +18,16 @@ import msgspec
 from outrider.cluster.description import ClusterFile, ClusterManifest, read_cluster_file
 from outrider.cluster.kafka import Brokers
 from outrider.cluster.links import packed_links
-from outrider.cluster.words import VERIFY, Answer, NodeMessage, Question, unpacked_word
+from outrider.cluster.words import REPORT, VERIFY, Answer, NodeMessage, Question, unpacked_word
 from outrider.crawl.output.cluster_objects import ClusterObjects, read_manifest
 from outrider.crawl.output.summary import counted
 from outrider.crawl.questions.cluster_answers import JOINED, joined_count
+from outrider.engine.messages import OutcomeBody
 from outrider.errors import SettingsError, UnreachableError
 from outrider.install_hints import install_command
-from outrider.journey import Code, Link, Verification
+from outrider.journey import Code, Link, RequestId, Verification
 from outrider.limits import (
+    CHANGELOG_RECORD_BYTES_MAX,
     CLUSTER_PARTITIONS_ASKED,
     CONTROL_ANSWER_SECONDS_MAX,
     CONTROL_PAGE_ROWS_MAX,
@@ -105,6 +107,20 @@ class ClusterQuestions:
         for one in sent:
             one.offset()
         return [Code.INVALID if number < 0 else Code.HELD for number in numbers]
+
+    def report(self, partition: int, outcomes: Sequence[OutcomeBody], request: RequestId) -> Mapping[str, Any]:
+        """Reports outcomes to the owner of a partition: their codes, and those of their links. The next owner answers
+        if there is none now. Raises UnreachableError if it takes too long; then the same report may be sent again."""
+        found: list[str] = []
+        links: list[list[str]] = []
+        for number, some in enumerate(_in_records(outcomes)):
+            # The first part has the id under which the owner would keep the same report, had it received it directly.
+            part = (f"{request[0]}.{number}" if number else request[0]), request[1]
+            question = {"outcomes": msgspec.to_builtins(some), "request": part}
+            answer = self._answers(REPORT, question, [partition])[partition]
+            found += answer["codes"]
+            links += answer["links"]
+        return {"codes": found, "links": links}
 
     # -- whom to ask --------------------------------------------------------------------------------------------------
 
@@ -198,6 +214,20 @@ class ClusterQuestions:
                 f"{counted(len(missing) - 1, 'other one', 'other ones')}{kept}; `outrider status {self._file.path}` "
                 "shows which node has it"
             )
+
+
+def _in_records(outcomes: Sequence[OutcomeBody]) -> Iterator[list[OutcomeBody]]:
+    """Yields some outcomes at a time, which fit into a record."""
+    some: list[OutcomeBody] = []
+    size = 0
+    for outcome in outcomes:
+        length = len(msgspec.json.encode(outcome))
+        if some and size + length > CHANGELOG_RECORD_BYTES_MAX // 2:
+            yield some
+            some, size = [], 0
+        some.append(outcome)
+        size += length
+    yield some
 
 
 class _Owners:
