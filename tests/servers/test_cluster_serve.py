@@ -47,9 +47,9 @@ class Served(Nodes):
                 command(*words), env=self.environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log
             )
 
-    def add(self):
+    def add(self, *urls):
         with Frontier.connect(str(self.file)) as frontier:
-            assert {Code.HELD} == set(frontier.discover(self.served.seeds_file.read_text().split()))
+            assert {Code.HELD} == set(frontier.discover(urls or self.served.seeds_file.read_text().split()))
 
     def end_of(self, *names):
         self.until(lambda: all(self.running[name].poll() is not None for name in names))
@@ -96,6 +96,12 @@ def test_a_worker_fetches_the_pages_of_a_node_that_serves(served):
         assert node.verify().ok
         assert cluster.finished()
         assert node.finished()
+        late = f"{pages[0]['url']}?late"
+        served.add(late)
+        served.until(lambda: not node.finished())  # it goes on when URLs arrive later
+        served.work("ann", port)
+        assert [0] == served.end_of("ann")
+        assert node.status(late).state in (State.DONE, State.GONE)
     served.running["node"].terminate()
     assert [0] == served.end_of("node"), served.told("node")
 

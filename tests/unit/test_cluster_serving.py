@@ -9,6 +9,7 @@ import pytest
 
 from outrider.cluster.node_identity import node_name
 from outrider.cluster.served_stores import ServedStores
+from outrider.crawl.questions.crawl_queries import changing
 from outrider.errors import ForeignStoreError, SettingsError, UnreachableError
 from outrider.journey import Outcome, Settled, State, Verdict
 from outrider.limits import TOKEN_BITS
@@ -97,6 +98,21 @@ def test_a_report_reaches_the_owner_of_its_partition_once(cluster):
     assert [State.DONE] * len(urls) == [node.status(url).state for url in urls]
 
 
+def test_a_repeated_report_has_its_answer_whichever_node_owns_the_partitions_by_then(cluster):
+    node = node_of(cluster, 0)
+    leases = node.lease(50, worker="w")
+    numbers = sorted({lease.token >> TOKEN_BITS for lease in leases})
+    assert 2 == len(numbers)
+    first = node.report(done(leases), request_id=("http.report.1", 1))
+    cluster.close(numbers[0])
+    cluster.open(numbers[0], 1)
+    assert first.outcomes == node.report(done(leases), request_id=("http.report.1", 1)).outcomes
+    assert first.outcomes == node_of(cluster, 0).report(done(leases), request_id=("http.report.1", 1)).outcomes
+    # `results` of a lease that has ended names one token for all rows: only the rows of its partition are known.
+    same = [Outcome(leases.tokens[0], Verdict.DONE) for _ in leases]
+    assert Settled.OK in node_of(cluster, 0).report(same, request_id=("http.report.1", 1)).outcomes
+
+
 def test_a_token_that_no_partition_has_is_stale(cluster):
     outcomes = [Outcome(token, Verdict.DONE) for token in (1, (PARTITIONS << TOKEN_BITS) + 1, (1 << 62) + 5)]
     assert {Settled.STALE} == set(node_of(cluster, 0).report(outcomes).outcomes)
@@ -109,7 +125,7 @@ def test_questions_and_orders_of_a_node_are_for_the_whole_cluster(cluster):
     assert {1} == {node.pause(host) for host in HOSTS}
     assert {1} == {node.set_delay(3.0, host) for host in HOSTS}
     assert {3.0} == {node.host(host).delay_seconds for host in HOSTS}
-    with pytest.raises(SettingsError, match="requeue is not possible"):
+    with pytest.raises(SettingsError, match="requeue is not possible in a cluster yet"):
         node.requeue(["http://site0.test/0"])
 
 
@@ -179,6 +195,27 @@ def test_a_cluster_that_is_out_of_reach_is_an_answer_that_a_worker_repeats(clust
         assert "no broker answers" in problem["detail"]
 
     asyncio.run(asked())
+
+
+def test_a_crawl_at_its_limit_of_pages_has_work_left(cluster):
+    node = node_of(cluster, 0)
+    assert (False, False) == (node.finished(), node.at_limit())
+    node.stores.is_finished = True
+    assert (True, False) == (node.finished(), node.at_limit())
+    node._node.at_limit = lambda: True
+    assert (False, True) == (node.finished(), node.at_limit())
+    assert node.next_ready_seconds() is None
+
+
+def test_no_other_crawl_begins_in_the_directory_of_a_node(tmp_path):
+    (tmp_path / "cluster").mkdir()
+    (tmp_path / "outrider.toml").write_text("")
+    with (
+        pytest.raises(ForeignStoreError, match="belongs to a node of a cluster; add --cluster FILE"),
+        changing(str(tmp_path), create=True),
+    ):
+        pass
+    assert {"cluster", "outrider.toml"} == {path.name for path in tmp_path.iterdir()}
 
 
 def test_a_directory_is_of_one_node_of_one_kind_and_one_cluster(cluster, tmp_path):

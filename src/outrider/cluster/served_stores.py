@@ -1,21 +1,43 @@
 """The stores of a node whose pages are fetched by workers: leases by name and by request, and their ends.
 
-A worker may be gone, so the leases of a store end by their deadlines here, too. A repeated request gets its first
-answer from memory as long as the node runs. After that, its leases end, and its reports have their answer in the store.
+A worker may be gone, so the leases of a store end by their deadlines here, too. A repeated request for leases gets its
+first answer from memory as long as the node runs; after that, its leases end by their deadlines.
 """
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from outrider.clock import Instant, instant
 from outrider.cluster.stores import OwnStore, OwnStores
-from outrider.journey import LeaseBatch, Link, Outcome, OutcomeBatch, Report, RequestId, Settled
+from outrider.journey import LeaseBatch, RequestId, Settled
 from outrider.limits import CLUSTER_ANSWERS_MAX, TOKEN_BITS
 
-Answer = TypeVar("Answer", LeaseBatch, Report)
+Answer = TypeVar("Answer")
+
+
+class Repeated(Generic[Answer]):
+    """The answers to the newest requests with an id. Any thread may use it."""
+
+    def __init__(self) -> None:
+        self._answers: OrderedDict[RequestId, Answer] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, request: RequestId | None) -> Answer | None:
+        """Returns the answer to a request; None for one that is new or has no id."""
+        return None if request is None else self._answers.get(request)
+
+    def put(self, request: RequestId | None, answer: Answer) -> None:
+        """Keeps an answer, if its request has an id."""
+        if request is None:
+            return
+        with self._lock:
+            self._answers[request] = answer
+            while len(self._answers) > CLUSTER_ANSWERS_MAX:
+                self._answers.popitem(last=False)
 
 
 class ServedStores(OwnStores):
@@ -25,38 +47,18 @@ class ServedStores(OwnStores):
         """As `OwnStores`."""
         super().__init__(*given, **named)
         self._ends: dict[int, Instant] = {}  # of leases of this node, by token
-        self._leased_for: OrderedDict[RequestId, LeaseBatch] = OrderedDict()
-        self._reported_for: OrderedDict[RequestId, Report] = OrderedDict()
+        self._leased_for: Repeated[LeaseBatch] = Repeated()
 
     def lease(self, want: int, *, request_id: RequestId | None = None, **how: Any) -> LeaseBatch:
         """As the frontier's, from several stores in turn."""
-        if request_id is not None and (known := self._leased_for.get(request_id)) is not None:
+        known = self._leased_for.get(request_id)
+        if known is not None:
             return known
         leases = super().lease(want, **how)
-        self._ends.update((lease.token, lease.deadline) for lease in leases)
-        return self._kept(self._leased_for, request_id, leases) if leases else leases
-
-    def report(
-        self,
-        outcomes: Sequence[Outcome] | OutcomeBatch,
-        links: Sequence[tuple[int, str | Link]] = (),
-        *,
-        request_id: RequestId | None = None,
-        watermark: tuple[str, bytes] | None = None,
-    ) -> Report:
-        """As the frontier's. Outcomes of a partition that another node has are stale."""
-        if request_id is not None and (known := self._reported_for.get(request_id)) is not None:
-            return known
-        report = super().report(outcomes, links, request_id=request_id, watermark=watermark)
-        return self._kept(self._reported_for, request_id, report)
-
-    def _kept(self, answers: OrderedDict[RequestId, Answer], request: RequestId | None, answer: Answer) -> Answer:
-        if request is not None:
-            with self._lock:
-                answers[request] = answer
-                while len(answers) > CLUSTER_ANSWERS_MAX:
-                    answers.popitem(last=False)
-        return answer
+        if leases:
+            self._ends.update((lease.token, lease.deadline) for lease in leases)
+            self._leased_for.put(request_id, leases)
+        return leases
 
     def extend(self, tokens: Sequence[int], ttl_seconds: float) -> list[Settled]:
         """As the frontier's."""

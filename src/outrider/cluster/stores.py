@@ -283,7 +283,8 @@ class OwnStores:
             if report is None:
                 continue
             self._lines += report.lines
-            for place, row in enumerate(rows[store.number]):
+            # A repeated request has its first answer, whose rows may be fewer.
+            for place, row in enumerate(rows[store.number][: len(report.outcomes)]):
                 links_of = report.links[place] if place < len(report.links) else ()
                 self._answers[outcomes[row].token] = report.outcomes[place], links_of
         if full:

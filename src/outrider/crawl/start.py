@@ -46,7 +46,7 @@ from outrider.crawl.setup.directory import (
     last_run,
     no_crawl,
     refuse_owned,
-    refuse_worker,
+    refuse_worker_or_node,
 )
 from outrider.crawl.setup.options import (
     SETTINGS,
@@ -148,7 +148,7 @@ def prepared(
     output = _output(flags, given.get("output", ("", ""))[0], canonical)
     found = inspect(output, GIVE_A_CRAWL if resume else CHOOSE_ANOTHER)
     if not flags.get("anew"):
-        refuse_worker(output)
+        refuse_worker_or_node(output)
     if resume and found is not DirectoryContent.CRAWL:
         refuse_output_alone(output)
         raise no_crawl(output, found)

@@ -16,7 +16,7 @@ from typing import Any, Final, ParamSpec, TypeVar
 
 from outrider.cluster.description import ClusterManifest
 from outrider.cluster.node import ClusterNode
-from outrider.cluster.served_stores import ServedStores
+from outrider.cluster.served_stores import Repeated, ServedStores
 from outrider.crawl.questions.cluster_answers import joined_sums, joined_workers
 from outrider.crawl.questions.cluster_frontier import ClusterFrontier
 from outrider.crawl.questions.cluster_queries import ClusterQuestions
@@ -73,6 +73,7 @@ class NodeFrontier(ClusterFrontier):
         super().__init__(questions, where=where)
         assert isinstance(node.stores, ServedStores)
         self._node, self.stores = node, node.stores
+        self._reported: Repeated[Report] = Repeated()
         self._empty = Frontier.memory(settings=settings)  # the counts of a node without partitions
         self._machine = self._empty._machine
         self._store = bytes.fromhex(manifest.cluster)
@@ -105,6 +106,13 @@ class NodeFrontier(ClusterFrontier):
         """As `Frontier.report`, for leases of any node: outcomes of partitions that other nodes own are sent to
         them. So a worker may go on with another node, and no accepted page is reported in vain."""
         assert not isinstance(outcomes, OutcomeBatch)
+        known = self._reported.get(request_id)
+        if known is None:
+            known = self._reported_now(outcomes, request_id)
+            self._reported.put(request_id, known)
+        return known
+
+    def _reported_now(self, outcomes: Sequence[Outcome], request_id: RequestId | None) -> Report:
         rows: dict[int, list[int]] = {}
         for row, outcome in enumerate(outcomes):
             number = outcome.token >> TOKEN_BITS
@@ -127,8 +135,8 @@ class NodeFrontier(ClusterFrontier):
         return Report(tuple(codes), tuple(found))
 
     def finished(self) -> bool:
-        """Whether the whole crawl is over."""
-        return self.stores.is_finished
+        """Whether all work of the whole crawl is done."""
+        return self.stores.is_finished and not self._node.at_limit()
 
     def at_limit(self) -> bool:
         """Whether the whole crawl is over because of a limit of pages."""

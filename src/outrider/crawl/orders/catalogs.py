@@ -26,7 +26,7 @@ from outrider.crawl.output.output import FILES, PAGES
 from outrider.crawl.output.summary import counted
 from outrider.crawl.output.terminal import say
 from outrider.crawl.questions.crawl_queries import Looks, querying
-from outrider.crawl.setup.directory import refuse_worker, store_of
+from outrider.crawl.setup.directory import refuse_worker_or_node, store_of
 from outrider.engine import Frontier
 from outrider.engine.process_queries import LOOKS
 from outrider.errors import NoCrawlError, OutriderError, SettingsError
@@ -180,7 +180,7 @@ def follow_directory(directory: str, to: str, *, follow: bool, anew: bool, talk:
     address = checked_address(to)
     require_extra(address)
     check_place(address, directory)
-    refuse_worker(directory)
+    refuse_worker_or_node(directory)
     if store_of(directory) == directory:
         raise NoCrawlError(f"{directory} is the store of a program, and has no pages; name the directory of a crawl")
     directory = os.path.abspath(directory)

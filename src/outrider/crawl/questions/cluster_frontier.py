@@ -33,16 +33,22 @@ _NOT_SENT: Final = ("unique_key", "modified", "hops", "not_before", "change_seco
 """The fields of a link that a record of the topic `urls` does not have."""
 _ANSWERED: Final = {*ORDERS_ASKED, *QUESTIONS_ASKED}
 
+_OF_NODES: Final = {
+    *("lease", "report", "report_bodies", "extend", "register", "held", "seen_content", "crawl_delays", "robots_allow"),
+    *(name for name, (verb, _) in _SERVED.items() if verb.fetches),
+}
+"""The verbs that need a node that serves."""
+
 
 def _refused(method: Callable[Given, Made]) -> Callable[Given, Made]:
-    """Returns a method that raises SettingsError: the one of a server needs a node that serves."""
+    """Returns a method of a server that raises SettingsError."""
 
     @wraps(method)
     def refuse(*given: Given.args, **named: Given.kwargs) -> Made:
         frontier: Any = given[0]
         raise frontier._refusal(method.__name__)
 
-    refuse.__doc__ = "Raises SettingsError: it needs a node that serves."
+    refuse.__doc__ = "Raises SettingsError: the file of a cluster is not enough for it."
     return refuse
 
 
@@ -108,6 +114,8 @@ class ClusterFrontier(RemoteFrontier):
 
     def _refusal(self, name: str) -> SettingsError:
         self._check()
+        if name not in _OF_NODES:
+            return SettingsError(f"{name} is not possible in a cluster yet; {self._where} is the file of one")
         return SettingsError(
             f"{name} is not possible with {self._where}, which is for questions and orders; connect to a node that "
             f"serves: outrider serve DIR --cluster {self._where} --http HOST:PORT"

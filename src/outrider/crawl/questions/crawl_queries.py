@@ -28,7 +28,7 @@ from outrider.crawl.questions.skipped import why_skipped
 from outrider.crawl.setup.directory import (
     FRONTIER_NAME,
     kept_settings,
-    refuse_worker,
+    refuse_worker_or_node,
     settings_of,
     store_of,
     write_settings,
@@ -332,7 +332,7 @@ def changing(
     except NoCrawlError:
         if not create:
             raise
-        refuse_worker(path)
+        refuse_worker_or_node(path)
         store = os.path.join(path, FRONTIER_NAME)
     whole = store != path
     settings = None

@@ -129,8 +129,13 @@ def refuse_owned(path: str) -> None:
             store.close()
 
 
-def refuse_worker(path: str) -> None:
-    """Raises ForeignStoreError for a worker's directory: a frontier made there would end the worker's use of it."""
+def refuse_worker_or_node(path: str) -> None:
+    """Raises ForeignStoreError for the directory of a worker or of a node of a cluster: a frontier made there would end
+    their use of it."""
+    if os.path.isdir(os.path.join(path, CLUSTER_FOLDER)) and not os.path.lexists(os.path.join(path, FRONTIER_NAME)):
+        raise ForeignStoreError(
+            f"{path} belongs to a node of a cluster; add --cluster FILE to start the node again, or choose another name"
+        )
     worker = worker_of(path)
     if worker is not None and not os.path.lexists(os.path.join(path, FRONTIER_NAME)):
         again = f"outrider work {shlex.quote(worker.server or 'ADDRESS')} -o {shlex.quote(path)}"
