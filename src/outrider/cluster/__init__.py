@@ -14,6 +14,7 @@ count and who owns the partition, so membership of nodes is only advice.
     stores.py          the stores of a node as one frontier
     served_stores.py   the same for a node whose pages are fetched by workers
     page_shares.py     a limit of pages of the whole crawl, divided among partitions
+    rate_shares.py     the rate of the whole crawl, divided among partitions
     written_places.py  how far the line files of a node are sealed, for each partition
     sealing.py         seals the lines of a node from time to time
     sealed_lines.py    the lines of all nodes in object storage

@@ -24,6 +24,7 @@ from outrider.cluster.kafka import Brokers, Membership
 from outrider.cluster.links import Parcel, Refused, packed_links, packed_parcels, unpacked
 from outrider.cluster.owning import Claimed, claim, make_ready, open_store
 from outrider.cluster.page_shares import PageShares
+from outrider.cluster.rate_shares import SHARE_REST, RateShares
 from outrider.cluster.served_stores import ServedStores
 from outrider.cluster.snapshots import Objects, newest_snapshot, upload
 from outrider.cluster.stores import OutputPlaces, OwnStore, OwnStores
@@ -114,18 +115,22 @@ class ClusterNode:
         address: str = "",
         settings: Mapping[str, object],
         shares: PageShares | None = None,
+        rate: RateShares | None = None,
         seed: int = 0,
         tenure_seconds: float = TENURE_SECONDS,
         serves: bool = False,
     ) -> None:
         """directory: for the stores. name: no other node has it; the same for the same directory. shares: of the limit
-        of pages of the whole crawl. serves: workers fetch its pages, and it goes on when the crawl is over."""
+        of pages of the whole crawl. rate: of the whole crawl. serves: workers fetch its pages, and it goes on when the
+        crawl is over."""
         self.manifest, self.name = manifest, name
         self._brokers, self._objects_of, self._directory, self._watcher = brokers, objects_of, directory, watcher
         self._address, self._settings, self._seed, self._tenure = address, settings, seed, tenure_seconds
         self._serves = serves
         stores = ServedStores if serves else OwnStores
-        self.stores = stores(manifest, send=self.send_links, lost=self._lost_soon, places=places, shares=shares)
+        self.stores = stores(
+            manifest, send=self.send_links, lost=self._lost_soon, places=places, shares=shares, rate=rate
+        )
         self._places = [_PartitionState() for _ in range(manifest.partitions)]
         self._stop = threading.Event()
         self._turn = threading.Lock()
@@ -314,7 +319,8 @@ class ClusterNode:
             addresses="errands",
             output=True,
         )
-        store = OwnStore(number, owned)
+        is_first = not claimed.before.epoch
+        store = OwnStore(number, owned, rate_from=0 if is_first else elapsed() + SHARE_REST)
         try:
             owned.changelog.keep()
             place.received = place.noted = int(owned.frontier.watermarks().get(_LINKS, b"0"))

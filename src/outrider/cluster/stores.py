@@ -15,10 +15,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
-from outrider.clock import Instant, wall
+from outrider.clock import Instant, elapsed, wall
 from outrider.cluster.description import ClusterManifest
 from outrider.cluster.owning import Owned
 from outrider.cluster.page_shares import PageShares
+from outrider.cluster.rate_shares import RateShares
 from outrider.errors import ClosedError, StoreFailedError, StoreFullError, UnreachableError
 from outrider.journey import (
     Code,
@@ -46,7 +47,8 @@ class OwnStore:
     """One store of this node. ready_at: when it may have leases, by the monotonic clock. leased: its open leases of
     this node. lsn: of its last line. leaves: it leases nothing any more. heard: the offset of `words` up to which it
     has carried out orders; heard_noted: what the store itself says about that. pages_given: of all its shares
-    (`PageShares`); pages_left: how many more it may lease, at least; at_limit: no share was left."""
+    (`PageShares`); pages_left: how many more it may lease, at least; at_limit: no share was left. rate_from: when its
+    share of the rate may be used, by `elapsed`."""
 
     number: int
     owned: Owned
@@ -59,6 +61,7 @@ class OwnStore:
     at_limit: bool = False
     heard: int = 0
     heard_noted: int = 0
+    rate_from: Instant = 0
 
     @property
     def frontier(self) -> Any:
@@ -94,11 +97,13 @@ class OwnStores:
         lost: Callable[[int], None],
         places: OutputPlaces,
         shares: PageShares | None = None,
+        rate: RateShares | None = None,
     ) -> None:
         """send: sends links to the partitions that own them, durably. lost: is called with the number of a partition
-        whose claim was lost. places: how far the files of the node reach. shares: of a limit of pages."""
+        whose claim was lost. places: how far the files of the node reach. shares: of a limit of pages. rate: of the
+        whole crawl."""
         self._manifest, self._send, self._lost, self._places = manifest, send, lost, places
-        self._shares = shares
+        self._shares, self._rate = shares, rate
         self._stores: dict[int, OwnStore] = {}
         self._turn = 0
         self._lock = threading.Lock()
@@ -190,6 +195,19 @@ class OwnStores:
 
     def lease(self, want: int, **how: Any) -> LeaseBatch:
         """As the frontier's, from several stores in turn."""
+        if self._rate is None:
+            return self._leased(want, how)
+        with self._rate.turn:
+            leases = self._leased(min(want, self._rate.available(self._rate_shares())), how)
+            self._rate.take(len(leases))
+        return leases
+
+    def _rate_shares(self) -> int:
+        """Returns how many shares of the rate this node may use now."""
+        now = elapsed()
+        return sum(one.rate_from <= now and one.owned.changelog.may_request() for one in self.all())
+
+    def _leased(self, want: int, how: Mapping[str, Any]) -> LeaseBatch:
         now = time.monotonic()
         stores = [one for one in self.all() if not one.leaves and one.ready_at <= now]
         if not stores or want < 1:
@@ -197,13 +215,16 @@ class OwnStores:
         first = self._turn % len(stores)
         stores = [*stores[first:], *stores[:first]][: max(1, want)]
         self._turn += len(stores)
-        share = -(-want // len(stores))
+        share, more = divmod(want, len(stores))
+        wanted_of = {store.number: share + (place < more) for place, store in enumerate(stores)}
         how = {name: value for name, value in how.items() if name != "request_id"}
 
         full: list[StoreFullError] = []
 
         def made(store: OwnStore) -> LeaseBatch:
-            wanted = share if self._shares is None else min(share, self._pages_left(store, self._shares))
+            wanted = wanted_of[store.number]
+            if self._shares is not None:
+                wanted = min(wanted, self._pages_left(store, self._shares))
             if wanted < 1:
                 store.ready_at = time.monotonic() + CLUSTER_LOOK_SECONDS
                 return LeaseBatch()
@@ -332,6 +353,9 @@ class OwnStores:
             return None
         soon = time.monotonic() + CLUSTER_WAIT_SECONDS
         first = min((one.ready_at for one in self.all() if not one.leaves), default=soon)
+        if self._rate is not None:
+            rests = self._rate.wait_seconds(self._rate_shares())
+            first = soon if rests is None else max(first, time.monotonic() + rests)
         return max(0.0, min(first, soon) - time.monotonic())
 
     def finished(self) -> bool:

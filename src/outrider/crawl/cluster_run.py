@@ -17,13 +17,14 @@ from typing import Any, Final
 
 import msgspec
 
-from outrider.clock import rfc3339, wall
+from outrider.clock import elapsed, rfc3339, wall
 from outrider.cluster.description import MANIFEST_OBJECT, ClusterFile, ClusterManifest, new_manifest, read_cluster_file
 from outrider.cluster.kafka import Brokers
 from outrider.cluster.node import ClusterNode, NodeWatcher
 from outrider.cluster.node_identity import node_name
 from outrider.cluster.owning import Claimed
 from outrider.cluster.page_shares import PageShares
+from outrider.cluster.rate_shares import RateShares
 from outrider.cluster.sealed_lines import LineObjects, put_back
 from outrider.cluster.sealing import Seal, Sealing
 from outrider.cluster.stores import OutputPlaces, OwnStore
@@ -401,7 +402,7 @@ def node_of(
 ) -> ClusterNode:
     """Returns a node with the settings of a crawl, in its directory. serves: its pages are fetched by workers."""
     memory = max(NODE_STORE_MEMORY_BYTES_MIN, options.memory_bytes // manifest.partitions)
-    limit = options.max_pages  # of all nodes together
+    limit, rate = options.max_pages, options.rate  # of all nodes together
     return ClusterNode(
         manifest,
         brokers,
@@ -410,8 +411,9 @@ def node_of(
         watcher,
         places,
         name=name,
-        settings={**options.frontier_settings(), "memory_bytes": memory, "max_pages": None},
+        settings={**options.frontier_settings(), "memory_bytes": memory, "max_pages": None, "rate": None},
         shares=None if limit is None else PageShares(objects, manifest.name, manifest.partitions, limit),
+        rate=None if rate is None else RateShares(rate, manifest.partitions, elapsed),
         seed=options.seed,
         tenure_seconds=tenure_seconds,
         serves=serves,
@@ -504,7 +506,6 @@ def crawl_in_cluster(
 _NOT_IN_CLUSTERS: Final = {
     "anew": "a node continues what the cluster has",
     "catalog": "a node does not fill a catalog yet: use `outrider catalog` when it has ended",
-    "rate": "the rate of revisits of all nodes is not built yet",
     "revisit": "revisits are not built for clusters yet",
 }
 

@@ -24,11 +24,9 @@ class FetchRate:
 
     def __init__(self, rate: float, last: Instant) -> None:
         """rate: fetches a second, above 0. last: the end of the last fetch before this opening, 0 for none."""
-        self.per_second = rate
-        self._room = max(2.0, rate * BURST_SECONDS)
+        self._set(rate)
         self._tokens = -self._room if last else self._room
         self._at = last
-        self._most = math.ceil(rate * WINDOW_SECONDS - _SLACK) if rate * WINDOW_SECONDS >= 1 else 1
         self._taken: deque[tuple[Instant, int]] = deque()  # fetches of the last minute, by their instants
         self._count = 0
         self.lost = 0.0
@@ -36,6 +34,16 @@ class FetchRate:
 
     def __repr__(self) -> str:
         return f"<FetchRate {self.per_second:g} a second, {self._tokens:.1f} tokens>"
+
+    def change(self, rate: float, now: Instant) -> None:
+        """Sets another rate. The fetches of the last minute count for it, too."""
+        self._advance(now)
+        self._set(rate)
+
+    def _set(self, rate: float) -> None:
+        self.per_second = rate
+        self._room = max(2.0, rate * BURST_SECONDS)
+        self._most = math.ceil(rate * WINDOW_SECONDS - _SLACK) if rate * WINDOW_SECONDS >= 1 else 1
 
     def available(self, now: Instant) -> int:
         """Returns how many fetches may begin now."""
