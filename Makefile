@@ -58,7 +58,7 @@ test-long: install
 
 test-cluster: install
 	@$(PYTHON) scripts/install.py --servers
-	$(PYTEST) -m servers --timeout 400 tests/servers/test_cluster.py tests/servers/test_cluster_failures.py
+	$(PYTEST) -m servers --timeout 400 tests/servers/test_cluster*.py
 
 bench: install
 	@$(PYTHON) scripts/install.py --bench

@@ -3,6 +3,7 @@ hosts by the log of the web, also if a node is killed."""
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from collections import Counter
@@ -125,3 +126,20 @@ def test_a_killed_node_costs_no_page_and_its_worker_goes_on_with_another_node(se
     for name in ("other", "third"):
         served.running[name].terminate()
     assert [0, 0] == served.end_of("other", "third")
+
+
+@pytest.mark.long
+def test_a_node_that_serves_and_is_paused_past_its_tenure_leases_nothing_of_others_when_it_wakes(served):
+    ports = {name: free_port() for name in ("node", "other")}
+    for name, port in ports.items():
+        served.serve(name, port)
+    served.add()
+    for worker, node in {"ann": "node", "bob": "other"}.items():
+        served.work(worker, ports[node])
+    served.until(lambda: served.asked > BEGUN)
+    served.running["node"].send_signal(signal.SIGSTOP)
+    served.for_seconds(30)
+    served.running["node"].send_signal(signal.SIGCONT)
+    assert [0, 0] == served.end_of("ann", "bob"), [served.told(name) for name in ("ann", "bob")]
+    served.check("ann", "bob")
+    assert "another node owns partition" in served.told("node")

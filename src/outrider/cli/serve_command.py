@@ -138,7 +138,7 @@ def _service(asked: str) -> Iterator[None]:
 
 
 @click.command(cls=HelpfulCommand)
-@click.argument("directory", metavar="DIR")
+@click.argument("directory", metavar="[DIR]", required=False)
 @click.option(
     "--http",
     cls=TopicOption,
@@ -174,7 +174,7 @@ def _service(asked: str) -> Iterator[None]:
 )
 @setting_options(*(name for name in SETTINGS if name not in SERVED))
 def serve(
-    directory: str,
+    directory: str | None,
     http: str,
     grpc: str | None,
     cluster: str | None,
@@ -191,11 +191,14 @@ def serve(
     A missing DIR is created, and DIR/outrider.toml contains the settings. If you add a URL of this machine, from this
     machine, its address is allowed. Other private addresses need --allow-address.
 
-    With --cluster, DIR is the directory of a node, and its workers fetch the pages of the node's partitions.
+    With --cluster, DIR is the directory of a node, by default one with the name of the cluster. Its workers fetch the
+    pages of the node's partitions.
 
     Any address but loopback needs TLS and tokens. After SIGTERM, the server answers waiting requests and accepts
     results for the time of --drain. It ends with 0 if all work is done, and with 4 if work is left.
     """
+    if directory is None and cluster is None:
+        raise click.MissingParameter(param_type="argument", param_hint="'DIR'")
     with _service("serve"):
         from outrider.service.access import TokenRoles, listening
         from outrider.service.http_server import serve as run
@@ -226,6 +229,7 @@ def serve(
         if at is None or grpc_at is not None:
             raise SettingsError("a node of a cluster serves HTTP only; use --http in place of --grpc")
         return 0 if serve_in_cluster(directory, cluster, at, roles, **how) else 4
+    assert directory is not None
     return 0 if run(directory, at, roles, grpc=grpc_at, **how) else 4
 
 

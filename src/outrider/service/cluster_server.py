@@ -138,7 +138,7 @@ class ServingNode:
 
 
 def serve_in_cluster(
-    directory: str,
+    directory: str | None,
     file_path: str,
     listening: Listening,
     tokens: TokenRoles,
@@ -149,10 +149,13 @@ def serve_in_cluster(
     collector: Endpoint | None = None,
     say: Callable[[str], None],
 ) -> bool:
-    """Serves the partitions of a node until a signal. Returns whether the whole crawl was over by then. The arguments
-    are those of `http_server.serve`. Raises SettingsError, StoreError and UnreachableError."""
+    """Serves the partitions of a node until a signal. Returns whether the whole crawl was over by then.
+
+    directory: None for one with the name of the cluster. The other arguments are those of `http_server.serve`. Raises
+    SettingsError, StoreError and UnreachableError.
+    """
     refuse_in_clusters(flags)
-    path = os.path.abspath(os.path.expanduser(directory))
+    path = os.path.abspath(os.path.expanduser(directory or read_cluster_file(file_path).name))
     options = settings_of(path, {**flags, "output": path})
     hosts = read_hosts(options.hosts)
     with contextlib.ExitStack() as held:
