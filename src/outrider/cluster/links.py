@@ -14,9 +14,12 @@ from typing import Annotated, Any, cast
 
 import msgspec
 
+from outrider.cluster.description import ClusterManifest
+from outrider.cluster.kafka import Brokers
 from outrider.errors import SettingsError
-from outrider.journey import Link
+from outrider.journey import Code, Link
 from outrider.limits import CHANGELOG_RECORD_BYTES_MAX, DEPTH_MAX, SLOTS
+from outrider.url import UrlBatch
 
 Parcel = tuple[object, ...]
 _BYTES_AT = (11, 14)
@@ -88,6 +91,20 @@ def packed_links(links: Iterable[Link]) -> Iterator[bytes]:
                 dict(link.metadata) if link.metadata else None,
             )
         )
+
+
+def send_links(brokers: Brokers, manifest: ClusterManifest, links: Sequence[Link]) -> list[Code]:
+    """Sends links to the partitions that own them, and waits until they are durable there. Raises UnreachableError."""
+    numbers = manifest.partitions_of(UrlBatch.of([link.url for link in links])).tolist()
+    topic = brokers.file.topic("urls")
+    sent = [
+        brokers.send(topic, number, record)
+        for number, record in zip(numbers, packed_links(links), strict=True)
+        if number >= 0
+    ]
+    for one in sent:
+        one.offset()
+    return [Code.INVALID if number < 0 else Code.HELD for number in numbers]
 
 
 def unpacked(octets: bytes) -> list[Parcel] | Link | Refused:

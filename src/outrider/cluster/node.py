@@ -21,7 +21,7 @@ from outrider.clock import elapsed, wall
 from outrider.cluster.answering import Answering
 from outrider.cluster.description import ClusterManifest
 from outrider.cluster.kafka import Brokers, Membership
-from outrider.cluster.links import Parcel, Refused, packed_links, packed_parcels, unpacked
+from outrider.cluster.links import Parcel, Refused, packed_parcels, send_links, unpacked
 from outrider.cluster.owning import Claimed, claim, make_ready, open_store
 from outrider.cluster.page_shares import PageShares
 from outrider.cluster.rate_shares import SHARE_REST, RateShares
@@ -51,7 +51,6 @@ from outrider.limits import (
     TENURE_SECONDS,
 )
 from outrider.storage.files import Directory
-from outrider.url import UrlBatch
 
 _LINKS: Final = "links"
 """The name of the place up to which a store has received links."""
@@ -163,15 +162,7 @@ class ClusterNode:
     def send_links(self, links: Sequence[Link]) -> None:
         """Sends links to the partitions that own them, and waits until they are durable there. Raises
         UnreachableError."""
-        numbers = self.manifest.partitions_of(UrlBatch.of([link.url for link in links])).tolist()
-        topic = self._brokers.file.topic("urls")
-        sent = [
-            self._brokers.send(topic, number, record)
-            for number, record in zip(numbers, packed_links(links), strict=True)
-            if number >= 0
-        ]
-        for one in sent:
-            one.offset()
+        send_links(self._brokers, self.manifest, links)
 
     def totals(self) -> dict[str, int]:
         """Returns the sums of the newest counts of all partitions that are known, and `partitions`, how many."""

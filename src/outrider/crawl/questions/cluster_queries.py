@@ -17,7 +17,7 @@ import msgspec
 
 from outrider.cluster.description import ClusterFile, ClusterManifest, read_cluster_file
 from outrider.cluster.kafka import Brokers
-from outrider.cluster.links import packed_links
+from outrider.cluster.links import send_links
 from outrider.cluster.words import REPORT, VERIFY, Answer, NodeMessage, Question, unpacked_word
 from outrider.crawl.output.cluster_objects import ClusterObjects, read_manifest
 from outrider.crawl.output.summary import counted
@@ -35,7 +35,7 @@ from outrider.limits import (
     NODE_COUNT_SECONDS,
     NODE_SILENT_SECONDS_MAX,
 )
-from outrider.url import UrlBatch, host_of
+from outrider.url import host_of
 
 _LISTS: Final = ("hosts", "urls", "queues")
 _OF_ONE_URL: Final = ("explain", "status")
@@ -97,16 +97,7 @@ class ClusterQuestions:
 
     def add(self, links: Sequence[Link]) -> list[Code]:
         """Sends links to the partitions of their hosts. They are durable there, and the owners add them."""
-        topic = self._file.topic("urls")
-        numbers = self._manifest.partitions_of(UrlBatch.of([link.url for link in links])).tolist()
-        sent = [
-            self._brokers.send(topic, number, record)
-            for number, record in zip(numbers, packed_links(links), strict=True)
-            if number >= 0
-        ]
-        for one in sent:
-            one.offset()
-        return [Code.INVALID if number < 0 else Code.HELD for number in numbers]
+        return send_links(self._brokers, self._manifest, links)
 
     def report(self, partition: int, outcomes: Sequence[OutcomeBody], request: RequestId) -> Mapping[str, Any]:
         """Reports outcomes to the owner of a partition: their codes, and those of their links. The next owner answers
