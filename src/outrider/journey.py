@@ -134,6 +134,7 @@ class Kind(StrEnum):
     ADDRESS = "address"
     SITEMAP = "sitemap"
     PROBE = "probe"
+    TDMREP = "tdmrep"
 
 
 class Unique(StrEnum):

@@ -687,6 +687,11 @@ DIRECTIVE_CHARACTERS_MAX = 100  # the longest known, unavailable_after with a da
 
 PREFERENCE_CHARACTERS_MAX = 8_192  # of one field or line about uses; known ones have less than a hundred
 PREFERENCE_LINES_MAX = 2_000  # of one field in the groups of an agent: as many as wildcards count
+TDMREP_BYTES_MAX = 256 << 10  # a tdmrep.json: files in use have some rules of a hundred bytes
+TDMREP_RULES_MAX = 500  # rules in a tdmrep.json: each is compared with each page of its site, in order
+TDMREP_SITES_MAX = 100_000  # sites with a known answer: some 300 bytes for one without a file, 1 kB for one with a rule
+TDMREP_CRAWL_BYTES_MAX = 64 << 20  # the rules in all these files, as text
+TDMREP_LINE_BYTES_MAX = 1 << 20  # a line of tdmrep.jsonl: all rules of a site, and its name
 VISIT_LINES_MAX = 100  # lines of Request-rate or Visit-time in the groups of an agent; real files have one
 VISIT_MARGIN_SECONDS = 60.0  # a lease begins so long before the end of a window: a request may wait for its slot
 PREFERENCE_STATEMENTS_MAX = 16  # lines of a field that are shown with a page; from here on, those with another answer

@@ -230,7 +230,7 @@ def test_links_beyond_one_frame_become_urls_too(world, monkeypatch):
     assert (200, 200, True) == (len(report.links[0]), world.counts()["queued"], world.frontier.verify().ok)
 
 
-@pytest.mark.parametrize("kind", ["sitemap", "probe"])
+@pytest.mark.parametrize("kind", ["sitemap", "probe", "tdmrep"])
 @pytest.mark.parametrize("ends", ["kill", "reopen"])
 def test_errands_their_hops_and_attempts_survive_every_end(ends, kind):
     world = World()
@@ -450,5 +450,6 @@ def owned_and_foreign(frontier: Frontier) -> list[tuple[str, int]]:
 
 def test_each_kind_of_errand_is_a_row_of_the_table():
     """The kinds with a number are those that callers queue."""
-    assert {1: Kind.SITEMAP, 2: Kind.PROBE} == {number: row.kind for number, row in errands.OF_CALLERS.items()}
+    kinds = {1: Kind.SITEMAP, 2: Kind.PROBE, 3: Kind.TDMREP}
+    assert kinds == {number: row.kind for number, row in errands.OF_CALLERS.items()}
     assert {"robots": Kind.ROBOTS, "address": Kind.ADDRESS} == errands.ANSWERS

@@ -32,7 +32,18 @@ from outrider.errors import SettingsError
     help="How long to wait for a server that does not answer.  [default: 300]",
 )
 @setting_options(
-    *("anew", "scope", "obey_robots", "own_sites", "catalog", "archive", "keep_archive", "seal_bytes", "seal_seconds")
+    *(
+        "anew",
+        "scope",
+        "obey_robots",
+        "own_sites",
+        "catalog",
+        "archive",
+        "keep_archive",
+        "seal_bytes",
+        "seal_seconds",
+        "tdmrep",
+    )
 )
 def work(
     address: str, token_file: str | None, worker: str | None, stay: bool, patience: float | None, **flags: Any

@@ -506,6 +506,7 @@ def crawl_in_cluster(
 _NOT_IN_CLUSTERS: Final = {
     "anew": "a node continues what the cluster has",
     "catalog": "a node does not fill a catalog yet: use `outrider catalog` when it has ended",
+    "tdmrep": "a node does not give the files that it read to the next owner of a partition",
     "revisit": "revisits are not built for clusters yet",
 }
 

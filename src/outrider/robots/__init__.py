@@ -16,6 +16,7 @@ from outrider.robots.rules import (
     verdicts,
     whole_lines,
 )
+from outrider.robots.tdmrep import TdmFile
 
 __all__ = [
     "ALLOW_ALL",
@@ -26,6 +27,7 @@ __all__ = [
     "Answer",
     "RuleLine",
     "Rules",
+    "TdmFile",
     "header_directives",
     "opens_at",
     "page_directives",

@@ -51,6 +51,7 @@ SOURCES: Final = {
     for source in (
         PreferenceSource("robots content-usage", _AIPREF, "2026-09-14", _LABELS),
         PreferenceSource("robots content-signal", "Content Signals policy of Cloudflare", "2025-09-24", _SIGNALS),
+        PreferenceSource("file tdm-reservation", _TDMREP, "2024-05-10", _RESERVED),
         PreferenceSource("header content-usage", _AIPREF, "2026-09-14", _LABELS),
         PreferenceSource("header content-signal", "practice; the policy names robots.txt only", "2025-09-24", _SIGNALS),
         PreferenceSource("header tdm-reservation", _TDMREP, "2024-05-10", _RESERVED),
@@ -151,12 +152,15 @@ def _signals(source: str, text: str, line: int | None = None) -> Statement:
     return Statement(source, _cut(text), _uses_of(source, said), line)
 
 
-def _reservation(source: str, value: str, policy: str | None) -> Statement:
+def said_in_reservation(source: str, value: str, policy: str | None, *, shown: str | None = None) -> Statement:
+    """Returns the statement of a tdm-reservation. policy: the tdm-policy of the same place. shown: the text to show in
+    place of the value."""
     value = value.strip()
     known = (_RESERVATION, value) in SOURCES[source].stands_for
     uses = _uses_of(source, [(_RESERVATION, value)])
     fault = None if known else "it is neither 1 nor 0"
-    return Statement(source, _cut(value), uses, policy=_cut(policy) if policy and value == "1" else None, fault=fault)
+    shown = value if shown is None else shown
+    return Statement(source, _cut(shown), uses, policy=_cut(policy) if policy and value == "1" else None, fault=fault)
 
 
 def _faulty(source: str, text: str, line: int | None, fault: str) -> Statement:
@@ -191,7 +195,7 @@ def said_in_fields(headers: Iterable[tuple[str, str]]) -> list[Statement]:
     if (values := found.get(_SIGNAL)) is not None:
         said.append(_signals(f"header {_SIGNAL}", ", ".join(values)))
     if (values := found.get(_RESERVATION)) is not None:
-        said.append(_reservation(f"header {_RESERVATION}", values[-1], next(iter(found.get(_POLICY, ())), None)))
+        said.append(said_in_reservation(f"header {_RESERVATION}", values[-1], next(iter(found.get(_POLICY, ())), None)))
     return said
 
 
@@ -207,16 +211,21 @@ def said_in_directives(directives: Iterable[str]) -> list[Statement]:
         if colon and name in (_RESERVATION, _POLICY):
             values.setdefault(name, value)
     if _RESERVATION in values:
-        said.append(_reservation(f"meta {_RESERVATION}", values[_RESERVATION], values.get(_POLICY)))
+        said.append(said_in_reservation(f"meta {_RESERVATION}", values[_RESERVATION], values.get(_POLICY)))
     return said
 
 
 def preferences_of(
-    lines: Iterable[UseLine] = (), headers: Iterable[tuple[str, str]] = (), directives: Iterable[str] = ()
+    lines: Iterable[UseLine] = (),
+    headers: Iterable[tuple[str, str]] = (),
+    directives: Iterable[str] = (),
+    *,
+    file: Statement | None = None,
 ) -> Preferences:
     """Returns what a site says about the uses of one page. lines: of its robots.txt, from `UseLines.about`. headers: of
-    its answer. directives: of its metas and its X-Robots-Tag fields."""
-    said = [*map(said_in_line, lines), *said_in_fields(headers), *said_in_directives(directives)]
+    its answer. directives: of its metas and its X-Robots-Tag fields. file: of its tdmrep.json, from `TdmFile.about`."""
+    in_file = () if file is None else (file,)  # before the fields: later statements of TDMRep supersede it
+    said = [*map(said_in_line, lines), *in_file, *said_in_fields(headers), *said_in_directives(directives)]
     return Preferences(strictest_uses(said), said) if said else NOTHING_SAID
 
 

@@ -20,7 +20,7 @@ import errno
 import fcntl
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NoReturn, Protocol
 
@@ -38,6 +38,7 @@ from outrider.errors import (
 LOCK_NAME = "lock"
 """The file that the owner of a directory locks. It contains the owner's process id."""
 TEMPORARY_SUFFIX = ".tmp"
+_READ_BYTES = 1 << 20  # at once, by `lines_of`
 """Suffix of unfinished files of `replace` and of checkpoints. The next owner of the store may remove them."""
 
 _NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
@@ -177,6 +178,30 @@ def read_whole(files: Files, name: str, *, bytes_max: int) -> bytes:
         return file.read_at(0, size)
     finally:
         file.close()
+
+
+def append_synced(files: Files, name: str, length: int, octets: bytes) -> int:
+    """Writes after the first `length` bytes of a file, durably, in place of what is there. Makes the file if `length`
+    is 0. Returns its new length. Raises StoreError."""
+    file = files.open(name, create=True)
+    try:
+        file.truncate(length)
+        file.write_at(length, octets)
+        file.sync()
+    finally:
+        file.close()
+    if not length:
+        files.sync_directory()
+    return length + len(octets)
+
+
+def lines_of(file: File, line_bytes_max: int) -> Iterator[bytes]:
+    """Yields the whole lines of a file, up to one that is longer than `line_bytes_max`."""
+    at, rest = 0, b""
+    while len(rest) <= line_bytes_max and (piece := file.read_at(at, _READ_BYTES)):
+        at += len(piece)
+        *whole, rest = (rest + piece).split(b"\n")
+        yield from whole
 
 
 # Descriptors of locks. A lock belongs to the open file, which a forked child shares. So the child closes its copy;

@@ -117,7 +117,7 @@ def _process_count(total: int) -> int:
 def _target(directory: str, to: str | None) -> str:
     target = to if to is not None else os.path.join(directory, DEFAULT_NAME)
     form_of(target, WRITTEN)
-    own = {"pages.jsonl", "items.jsonl", "politeness.jsonl", "sitemaps.jsonl", "probes.jsonl"}
+    own = {"pages.jsonl", "items.jsonl", "politeness.jsonl", "sitemaps.jsonl", "probes.jsonl", "tdmrep.jsonl"}
     folder, name = os.path.split(os.path.abspath(target))
     if name in own and os.path.realpath(folder) == os.path.realpath(directory):
         raise NamedPathError(f"{target!r} belongs to the crawl itself; choose another name with --to")

@@ -13,6 +13,7 @@ from outrider.crawl.output.output import FILES
 from outrider.crawl.output.record_heads import HEADS_FOLDER
 from outrider.crawl.run.probes import PROBES_FILE
 from outrider.crawl.run.sitemaps import SITEMAPS_FILE
+from outrider.crawl.run.tdm_files import TDMREP_FILE
 from outrider.crawl.setup.directory import (
     ARCHIVE_NAME,
     ASIDE_PREFIX,
@@ -39,6 +40,7 @@ _MOVED: Final = (
     PENDING_FILE,
     SITEMAPS_FILE,
     PROBES_FILE,
+    TDMREP_FILE,
     SOCKET_NAME,
 )
 

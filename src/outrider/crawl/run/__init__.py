@@ -21,6 +21,7 @@ threads read the answers, and one thread writes the results.
     settle.py              outcomes made durable, and the next leases, in one thread
     sitemaps.py            sitemaps: found, queued once, read
     spelling_redirects.py  redirects to another spelling of the same URL
+    tdm_files.py           tdmrep.json files: queued after robots.txt, kept by site
     text_signature.py      words and numbers of a page, to compare pages without end
     trains.py              how many leases of one host one call takes
     visit.py               the outcome of a visit and its lines

@@ -19,6 +19,7 @@ from outrider.crawl.run.hook_failures import TOO_LARGE
 from outrider.crawl.run.hooks import NO_LINKS, Hooks
 from outrider.crawl.run.probes import Probes
 from outrider.crawl.run.sitemaps import SitemapContent, Sitemaps
+from outrider.crawl.run.tdm_files import TdmFiles
 from outrider.crawl.run.visit import (
     Judgement,
     Visit,
@@ -32,7 +33,7 @@ from outrider.crawl.run.visit import (
 from outrider.crawl.setup.host_settings import PerHost
 from outrider.fetch.meaning import NOT_MODIFIED
 from outrider.journey import Kind, Link, Outcome, RobotsAnswer, Verdict, Word
-from outrider.limits import BODY_BYTES_MAX, HEAD_BYTES_MAX, SITEMAP_BYTES_MAX
+from outrider.limits import BODY_BYTES_MAX, HEAD_BYTES_MAX, SITEMAP_BYTES_MAX, TDMREP_BYTES_MAX
 from outrider.url import UrlBatch
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ class Tools:
 
     sitemaps: Sitemaps
     probes: Probes
+    tdm_files: TdmFiles
     hooks: Hooks
     per_host: PerHost
 
@@ -62,8 +64,9 @@ def _judge(tools: Tools, one: Reading) -> None:
 
 
 def _read_robots(tools: Tools, one: Reading) -> None:
-    """Finds the sitemaps that a robots.txt names. The frontier reads its rules."""
+    """Finds the sitemaps that a robots.txt names, and queues the tdmrep.json. The frontier reads its rules."""
     lease = one.visit.lease
+    tools.tdm_files.of_robots(lease, one.visit.status)
     one.found = tools.sitemaps.of_robots(lease.url, lease.authority, robots_outcome(one.visit).robots)
 
 
@@ -76,6 +79,14 @@ def _read_sitemap(tools: Tools, one: Reading) -> None:
     one.links, refused = tools.hooks.mapped(one.found.links, visit)
     if refused:
         one.passed["scope"] = refused
+
+
+def _read_tdmrep(tools: Tools, one: Reading) -> None:
+    """Keeps the rules of a tdmrep.json for the pages of its site."""
+    _judge(tools, one)
+    assert one.judgement is not None
+    one.judgement, problem = tools.tdm_files.of_file(one.visit, one.judgement)
+    one.found = SitemapContent(problem=problem)
 
 
 def _read_probe(tools: Tools, one: Reading) -> None:
@@ -229,6 +240,7 @@ KINDS: Final[Mapping[Kind, CrawlKind]] = {
             outcome=_of_sitemap,
         ),
         CrawlKind(Kind.PROBE, parsed=True, read=_read_probe),
+        CrawlKind(Kind.TDMREP, bytes_max=TDMREP_BYTES_MAX + HEAD_BYTES_MAX, read=_read_tdmrep),
     )
 }
 _UNKEPT: Final = Judgement(Word.ERROR, Verdict.GONE, TOO_LARGE)

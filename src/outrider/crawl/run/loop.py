@@ -38,6 +38,7 @@ from outrider.crawl.run.probes import Probes
 from outrider.crawl.run.reading import Reader, Readings
 from outrider.crawl.run.settle import LEASE_SECONDS, Settler, Turn
 from outrider.crawl.run.sitemaps import Sitemaps
+from outrider.crawl.run.tdm_files import TdmFiles
 from outrider.crawl.run.trains import Trains, trains_of
 from outrider.crawl.run.visit import Visit, large_bytes, visit_bytes
 from outrider.crawl.setup.descriptors import DESCRIPTORS_SPARE, allow_descriptors, open_files
@@ -261,7 +262,9 @@ class CrawlLoop(ABC):
         payloads = Payloads()
         if options.warc:
             payloads.read(self._output.pages())
-        reader = Reader(options, self._hooks, self._output, keeps_links=keeps_links)
+        tdm_files = TdmFiles(frontier, options, files)
+        said = tdm_files.about if options.tdmrep else None
+        reader = Reader(options, self._hooks, self._output, keeps_links=keeps_links, said_in_file=said)
         self._settler = Settler(
             frontier,
             self._output,
@@ -272,6 +275,7 @@ class CrawlLoop(ABC):
             payloads=payloads,
             sitemaps=Sitemaps(frontier, options, files),
             probes=Probes(frontier, options, files),
+            tdm_files=tdm_files,
             reader=reader,
             failures=self._hook_failures,
             lease_seconds=self._lease_seconds,

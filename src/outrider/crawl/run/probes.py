@@ -36,7 +36,7 @@ from outrider.limits import (
     REDIRECT_HOPS_MAX,
 )
 from outrider.page import SHINGLES_MIN, Page
-from outrider.storage.files import File, Files
+from outrider.storage.files import Files, append_synced, lines_of
 from outrider.url import UrlBatch, authority_of, host_of, registrable_domain
 
 PROBES_FILE: Final = "probes.jsonl"
@@ -47,7 +47,6 @@ DISTANCE_MAX: Final = 3  # bits of a SimHash, as for near copies
 _ANY_HOST: Final = "*."
 _LETTERS: Final = "abcdefghijklmnopqrstuvwxyz"
 _ENDING: Final = re.compile(r"\.[A-Za-z][A-Za-z0-9]{0,4}$")
-_READ_BYTES: Final = 1 << 20
 # Words by which a page says that there is nothing, language by language: tests/unit/test_crawl_probes.py has a sentence
 # of each. A page that says so in another one is kept.
 _SAYS_SO: Final = re.compile(
@@ -211,7 +210,7 @@ class Probes:
         except FileNotFoundError:
             return
         try:
-            for octets in _lines(file):
+            for octets in lines_of(file, PROBE_LINE_BYTES_MAX):
                 try:
                     self._remember(msgspec.json.decode(octets, type=ProbeLine))
                 except (msgspec.DecodeError, ValueError):
@@ -372,22 +371,11 @@ class Probes:
         if self._files is None or not lines:
             return
         try:
-            self._append(self._files, b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
+            octets = b"".join(msgspec.json.encode(line) + b"\n" for line in lines)
+            self._length = append_synced(self._files, PROBES_FILE, self._length, octets)
         except BaseException:
             self._unwritten = lines
             raise
-
-    def _append(self, files: Files, octets: bytes) -> None:
-        file = files.open(PROBES_FILE, create=True)
-        try:
-            file.truncate(self._length)
-            file.write_at(self._length, octets)
-            file.sync()
-        finally:
-            file.close()
-        if not self._length:
-            files.sync_directory()
-        self._length += len(octets)
 
 
 def _asked_of(url: str) -> str:
@@ -445,15 +433,6 @@ def _nothing_of(url: str, page: Page) -> str | None:
         return None
     bare = _bare(text, url)
     return bare if _SAYS_SO.search(f"{_bare(page.title, url)}\n{bare}") is not None else None
-
-
-def _lines(file: File) -> Iterator[bytes]:
-    """The whole lines of a file, up to one that is longer than any of ours."""
-    at, rest = 0, b""
-    while len(rest) <= PROBE_LINE_BYTES_MAX and (piece := file.read_at(at, _READ_BYTES)):
-        at += len(piece)
-        *whole, rest = (rest + piece).split(b"\n")
-        yield from whole
 
 
 def _digest(text: str) -> str:

@@ -36,7 +36,7 @@ from outrider.page import NO_LINKS as NO_FOUND
 from outrider.page import Page, Unread, followed_of, read_many
 from outrider.robots import PREFERENCE_FIELDS, ROBOTS_FIELD, header_directives, preferences_of, strictest
 from outrider.url import UrlBatch
-from outrider.uses import NOTHING_SAID, Preferences
+from outrider.uses import NOTHING_SAID, Preferences, Statement
 
 if TYPE_CHECKING:
     import asyncio
@@ -108,14 +108,24 @@ class Packs(Protocol):
 class Reader:
     """Reads visits of one crawl; those that were read ahead are given from memory."""
 
-    def __init__(self, options: CrawlOptions, hooks: Hooks, output: Packs | None, *, keeps_links: bool = False) -> None:
+    def __init__(
+        self,
+        options: CrawlOptions,
+        hooks: Hooks,
+        output: Packs | None,
+        *,
+        keeps_links: bool = False,
+        said_in_file: Callable[[str], Statement | None] | None = None,
+    ) -> None:
         """output: None for pages of an archive, which are not packed again and not compared with others; then only
-        `judge` and `read` are called. keeps_links: the links of pages that are not followed are looked at, too."""
+        `judge` and `read` are called. keeps_links: the links of pages that are not followed are looked at, too.
+        said_in_file: what the tdmrep.json of its site says about a URL, None without `--tdmrep`."""
         self._agent = options.user_agent
         self._hooks = hooks
         self._output = output
         self._keeps_links = keeps_links or hooks.looks_at_pages
         self._per_host = PerHost(options)
+        self._said_in_file = said_in_file
         self._uses = options.use
         self._refuses_unknown = bool(options.use) and options.use_unknown == "refuse"
         self._ahead: dict[int, Reading] = {}
@@ -179,15 +189,16 @@ class Reader:
                 self._pack([one])
 
     def _preferences(self, one: Reading) -> Preferences:
-        """Returns what the site says about the uses of an answer: in its robots.txt, in fields and in the page."""
+        """Returns what the site says about the uses of an answer: in its files, in fields and in the page."""
         response, about_uses = one.visit.response, one.visit.lease.about_uses
         if response is None or one.visit.lease.kind is not Kind.PAGE:
             return NOTHING_SAID
         said = one.page.robots if one.page is not None else self._directives(response)
         fields = any(response.headers.get(name) is not None for name in PREFERENCE_FIELDS)
-        if not about_uses and not said and not fields:
+        file = self._said_in_file(one.visit.lease.url) if self._said_in_file is not None else None
+        if not about_uses and not said and not fields and file is None:
             return NOTHING_SAID
-        return preferences_of(about_uses, response.headers if fields else (), said)
+        return preferences_of(about_uses, response.headers if fields else (), said, file=file)
 
     def _refuse(self, one: Reading) -> None:
         """Ends a page whose site refuses a use that the crawl is for: neither its body nor its text is kept."""

@@ -453,6 +453,7 @@ def _refuse_destinations(options: CrawlOptions, environment: Mapping[str, object
 
 
 _NOT_OF_WORKERS: Final = {
+    "tdmrep": "workers do not share the files that they read",
     "catalog": "a worker fills no catalog (`outrider export DIR… --what pages --to FILE` merges the pages of workers)",
     "archive": "a worker uploads nothing (its WARC files stay in its directory)",
 }

@@ -29,6 +29,7 @@ from outrider.crawl.run.probes import SOFT_404, Probes
 from outrider.crawl.run.reading import NO_LINKS, Reader, Reading, Step
 from outrider.crawl.run.sitemaps import Sitemaps
 from outrider.crawl.run.spelling_redirects import SpellingRedirects
+from outrider.crawl.run.tdm_files import TdmFiles
 from outrider.crawl.run.visit import Judgement, Visit, has_text_of, page_outcome, visit_bytes
 from outrider.crawl.setup.group_settings import groups_of
 from outrider.crawl.setup.host_settings import PerHost
@@ -101,6 +102,7 @@ class Settler:
         payloads: Payloads | None = None,
         sitemaps: Sitemaps | None = None,
         probes: Probes | None = None,
+        tdm_files: TdmFiles | None = None,
         reader: Reader | None = None,
         told: Callable[[Settled], None] = lambda _: None,
         failures: HookFailures | None = None,
@@ -120,9 +122,11 @@ class Settler:
         self._payloads = payloads if payloads is not None else Payloads()
         self._sitemaps = sitemaps if sitemaps is not None else Sitemaps(frontier, options)
         self._probes = probes if probes is not None else Probes(frontier, options)
+        self._tdm_files = tdm_files if tdm_files is not None else TdmFiles(frontier, options)
         self._tell = tell
-        self._reader = reader or Reader(options, self._hooks, output, keeps_links=tell is not None)
-        self._tools = Tools(self._sitemaps, self._probes, self._hooks, PerHost(options))
+        said = self._tdm_files.about if options.tdmrep else None
+        self._reader = reader or Reader(options, self._hooks, output, keeps_links=tell is not None, said_in_file=said)
+        self._tools = Tools(self._sitemaps, self._probes, self._tdm_files, self._hooks, PerHost(options))
         self.spellings = SpellingRedirects(LossyRules.parse(options.url_rules) if options.url_rules else None)
         """URLs that are requested in another spelling than their own."""
         self._ruled: set[str] = set()
@@ -211,6 +215,7 @@ class Settler:
                 one.page = None
                 one.step = Step.JUDGED
         self._probes.write()
+        self._tdm_files.write()
         watermark = self._output.sync_archive()
         return sum(self._written(done, report) for done, report in self._reported(some, watermark))
 
@@ -378,6 +383,8 @@ class Settler:
         """Adds the results of reading a visit."""
         one = self._reader.of(visit)
         one.step = Step.READ
+        if self._options.tdmrep and visit.lease.kind is Kind.PAGE:
+            self._tdm_files.of_page(visit.lease.url)
         if self._clocks is not None:
             clocks = self._clocks.of(visit.lease.host, visit.lease.address)
             told = tuple({"name": name, "capacity": most, "gap": gap} for name, most, gap in clocks)

@@ -36,7 +36,7 @@ from outrider.limits import (
 )
 from outrider.page import SitemapEntry, in_location, read_sitemap
 from outrider.robots import Rules
-from outrider.storage.files import Files, read_whole
+from outrider.storage.files import Files, append_synced, read_whole
 from outrider.url import authority_of, clock_host, join
 
 SITEMAPS_FILE: Final = "sitemaps.jsonl"
@@ -78,8 +78,8 @@ class SitemapReference(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class SitemapContent:
-    """The content of a robots.txt or sitemap, for a crawl. asked: the sitemap itself, if a crash happened before it was
-    recorded. left_out: the numbers of skipped sitemaps and URLs, by reason."""
+    """The content of a robots.txt, sitemap or tdmrep.json, for a crawl. asked: the sitemap itself, if a crash happened
+    before it was recorded. left_out: the numbers of skipped sitemaps and URLs, by reason."""
 
     named: list[SitemapReference] = field(default_factory=list)
     asked: SitemapReference | None = None
@@ -216,17 +216,7 @@ class Sitemaps:
         if self._files is None or not queued:
             return
         lines = b"".join(msgspec.json.encode(one) + b"\n" for one in queued)
-        made = self._length == 0
-        file = self._files.open(SITEMAPS_FILE, create=True)
-        try:
-            file.truncate(self._length)
-            file.write_at(self._length, lines)
-            file.sync()
-        finally:
-            file.close()
-        if made:
-            self._files.sync_directory()
-        self._length += len(lines)
+        self._length = append_synced(self._files, SITEMAPS_FILE, self._length, lines)
 
     # -- from a sitemap -----------------------------------------------------------------------------------------------
 

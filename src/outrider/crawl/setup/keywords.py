@@ -54,6 +54,7 @@ class CrawlKeywords(TypedDict, total=False):
     own_sites: bool
     use: Iterable[str]
     use_unknown: Literal["allow", "refuse"]
+    tdmrep: bool
     visit_time: Literal["ignore", "obey"]
     robots_unreachable: Literal["closed", "open"]
     crawl_delay_max: float | None

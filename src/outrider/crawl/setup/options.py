@@ -57,6 +57,7 @@ from outrider.limits import (
 )
 from outrider.local_hours import ACCEPTED as ACCEPTED_HOURS
 from outrider.local_hours import LocalHours
+from outrider.robots.tdmrep import TDMREP_PATH
 from outrider.storage.object_address import ACCEPTED as ACCEPTED_STORES
 from outrider.storage.object_address import checked_object_store
 from outrider.url import LossyRules, Scope
@@ -931,6 +932,11 @@ class CrawlOptions:
     )
     use_unknown: str = _choice(
         OptionTopic.POLITENESS, USE_UNKNOWN, "With --use: keep or refuse pages whose site says nothing about a purpose."
+    )
+    tdmrep: bool = _switch(
+        OptionTopic.POLITENESS,
+        False,
+        f"Also request {TDMREP_PATH} of each site, which says what its pages may be used for (TDMRep).",
     )
     visit_time: str = _choice(
         OptionTopic.POLITENESS,

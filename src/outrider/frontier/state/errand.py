@@ -54,6 +54,7 @@ KINDS = {
         ErrandKind(Kind.ADDRESS, 0, "address", 1.0),
         ErrandKind(Kind.SITEMAP, 1, None, 0.5, alternates=True, revisited=True),
         ErrandKind(Kind.PROBE, 2, None, 0.75),
+        ErrandKind(Kind.TDMREP, 3, None, 1.0),
     )
 }
 OF_CALLERS = {row.number: row for row in KINDS.values() if row.number}
