@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import random
 from types import SimpleNamespace
 
@@ -10,8 +12,10 @@ import pytest
 from outrider.cluster.description import new_manifest
 from outrider.cluster.node import ClusterNode
 from outrider.cluster.owning import open_store
+from outrider.cluster.snapshots import delete_old, newest_snapshot
 from outrider.cluster.stores import OwnStore
-from outrider.errors import ClaimRefusedError, DamagedStoreError
+from outrider.crawl.output.cluster_objects import ClusterObjects
+from outrider.errors import ClaimRefusedError, DamagedStoreError, SettingsError, UnreachableError
 from outrider.sim.topic import Faults, FaultyTopic, MemoryObjects
 from outrider.storage.files import Directory
 
@@ -59,9 +63,10 @@ class OnePartition:
         return OwnStore(0, owned)
 
 
-def add_pages_and_upload(one, store, round_):
-    for number in range(80):
-        store.frontier.discover([f"http://site{number}.test/{round_}"])
+def add_pages_and_upload(one, store, round_, *, records=1):
+    """records: in the changelog; a reader may begin at each 64th."""
+    for first in range(records):
+        store.frontier.discover([f"http://site{number}.test/{round_}" for number in range(first, 80, records)])
     store.frontier.checkpoint()
     one.node._upload(store)
 
@@ -71,7 +76,7 @@ def test_records_before_the_snapshot_before_the_newest_are_deleted_and_a_claim_n
     first = OnePartition(tmp_path / "first", topic, objects)
     store = first.open()
     for round_ in range(3):
-        add_pages_and_upload(first, store, round_)
+        add_pages_and_upload(first, store, round_, records=80)
         first.node._upload(store)  # nothing new
     assert 2 == len(first.trimmed)
     assert sorted(set(first.trimmed)) == first.trimmed
@@ -105,3 +110,122 @@ def test_a_claim_that_was_paused_over_two_snapshots_begins_again(tmp_path):
     with pytest.raises(DamagedStoreError, match="dropped"):
         damaged.open()
     store.owned.drop()
+
+
+@pytest.fixture(params=["memory", "folder"])
+def objects(request, tmp_path):
+    """The objects of a partition, in memory or as files."""
+    if request.param == "memory":
+        return MemoryObjects()
+    return ClusterObjects(f"file:{tmp_path / 'objects'}").of_partition("x/0000/")
+
+
+def needed(objects):
+    """The objects of all snapshots that have a list."""
+    lists = [json.loads(b"".join(objects.get(name))) for name in objects.names("snapshots/")]
+    return {one["object"] for snapshot in lists for one in snapshot["files"]}
+
+
+def test_the_newest_two_snapshots_keep_their_objects_and_the_others_are_deleted(tmp_path, objects):
+    topic = TrimmedTopic()
+    one = OnePartition(tmp_path / "one", topic, objects)
+    store = one.open()
+    uploaded = set()
+    for round_ in range(5):
+        add_pages_and_upload(one, store, round_)
+        uploaded |= set(objects.names("files/"))
+        assert min(2, round_ + 1) == len(objects.names("snapshots/"))
+        assert needed(objects) == set(objects.names("files/"))
+    assert uploaded > needed(objects)
+    store.owned.give_up()
+    again = OnePartition(tmp_path / "again", topic, objects).open()
+    assert 400 == again.frontier.statistics()["accepted"]
+    assert again.frontier.verify().ok
+    again.owned.give_up()
+
+
+def test_a_takeover_during_a_deletion_finds_all_objects_and_finishes_it(tmp_path):
+    for stop in range(4):
+        topic, objects = TrimmedTopic(), MemoryObjects()
+        one = OnePartition(tmp_path / f"one{stop}", topic, objects)
+        store = one.open()
+        for round_ in range(2):
+            add_pages_and_upload(one, store, round_)
+        left, remove = stop, objects.remove
+
+        def cut(name, remove=remove):
+            nonlocal left
+            if left < 1:
+                raise UnreachableError("the node is killed here")
+            left -= 1
+            remove(name)
+
+        objects.remove = cut
+        with contextlib.suppress(UnreachableError):
+            add_pages_and_upload(one, store, 2)
+        objects.remove = remove
+        store.owned.drop()
+        next_ = OnePartition(tmp_path / f"next{stop}", topic, objects)
+        owned = next_.open()
+        assert 240 == owned.frontier.statistics()["accepted"]
+        assert owned.frontier.verify().ok
+        add_pages_and_upload(next_, owned, 3)
+        assert 2 == len(objects.names("snapshots/"))
+        assert needed(objects) == set(objects.names("files/"))
+        owned.owned.give_up()
+
+
+def test_a_claim_whose_snapshot_was_deleted_meanwhile_begins_again(tmp_path):
+    topic, objects = TrimmedTopic(), MemoryObjects()
+    first = OnePartition(tmp_path / "first", topic, objects)
+    store = first.open()
+    add_pages_and_upload(first, store, 0)
+    get, turns = objects.get, []
+
+    def late(name):
+        found = b"".join(get(name))
+        if not turns:  # this node was paused after it had read the list
+            turns.append(name)
+            for round_ in (1, 2, 3):
+                add_pages_and_upload(first, store, round_)
+        yield found
+
+    objects.get = late
+    with pytest.raises(ClaimRefusedError, match="old snapshot"):
+        OnePartition(tmp_path / "late", topic, objects).open()
+    assert 320 == OnePartition(tmp_path / "again", topic, objects).open().frontier.statistics()["accepted"]
+    store.owned.drop()
+
+
+def test_an_object_of_an_upload_that_goes_on_is_not_deleted_and_a_missing_list_is_named(tmp_path):
+    topic, objects = TrimmedTopic(), MemoryObjects()
+    one = OnePartition(tmp_path / "one", topic, objects)
+    store = one.open()
+    objects.put("files/0000000000000009/0000000000000001/run-1", [b"new"])
+    for round_ in range(4):
+        add_pages_and_upload(one, store, round_)
+    assert "files/0000000000000009/0000000000000001/run-1" in objects.content
+    assert 0 == delete_old(objects)
+    (*_, last) = objects.names("snapshots/")
+    objects.get = MemoryObjects().get
+    with pytest.raises(DamagedStoreError, match=last):
+        newest_snapshot(objects)
+    store.owned.drop()
+
+
+def test_a_storage_that_refuses_to_delete_is_named_once_and_the_crawl_goes_on(tmp_path):
+    topic, objects = TrimmedTopic(), MemoryObjects()
+    one = OnePartition(tmp_path / "one", topic, objects)
+    said = one.node._watcher.said = []
+    one.node._watcher.say = said.append
+
+    def refuse(name):
+        raise SettingsError("the store refuses (403)")
+
+    objects.remove = refuse
+    store = one.open()
+    for round_ in range(5):
+        add_pages_and_upload(one, store, round_)
+    assert ["old snapshots are not deleted: the store refuses (403)"] == said
+    assert 5 == len(objects.names("snapshots/"))
+    store.owned.give_up()

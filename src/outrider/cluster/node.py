@@ -26,7 +26,7 @@ from outrider.cluster.owning import Claimed, claim, make_ready, open_store
 from outrider.cluster.page_shares import PageShares
 from outrider.cluster.rate_shares import SHARE_REST, RateShares
 from outrider.cluster.served_stores import ServedStores
-from outrider.cluster.snapshots import Objects, newest_snapshot, upload
+from outrider.cluster.snapshots import Objects, delete_old, newest_snapshot, upload
 from outrider.cluster.stores import OutputPlaces, OwnStore, OwnStores
 from outrider.cluster.words import NodeMessage, PartitionCounts
 from outrider.errors import (
@@ -35,6 +35,7 @@ from outrider.errors import (
     ClosedError,
     DamagedStoreError,
     OutriderError,
+    SettingsError,
     StoreError,
     StoreFailedError,
     UnreachableError,
@@ -141,6 +142,7 @@ class ClusterNode:
         self._nodes: dict[str, float] = {}
         self._answering = Answering(brokers, self.stores, name, self._hear)
         self._last_sum: tuple[object, ...] = ()
+        self._not_deleted = ""
         self.failure: BaseException | None = None
         self._size = SLOTS // manifest.partitions
         self._membership: Membership | None = None
@@ -498,7 +500,7 @@ class ClusterNode:
     # -- counts -------------------------------------------------------------------------------------------------------
 
     def _count(self) -> None:
-        """Tells the other nodes what the own partitions count."""
+        """Sends the counts of the own partitions to the other nodes."""
         self._stop.wait(NODE_COUNT_SECONDS)
         counts = []
         for store in self.stores.all():
@@ -508,7 +510,7 @@ class ClusterNode:
         self._judge_end()
 
     def _listen(self) -> None:
-        """Hears what other nodes and commands say."""
+        """Reads the messages of other nodes and of commands."""
         if not self._answering.read():
             self._stop.wait(NODE_LISTEN_SECONDS)
 
@@ -591,3 +593,13 @@ class ClusterNode:
             before, place.snapshot_lsn, place.snapshot_position = place.snapshot_position, start, done.position
             if before:  # a node that claims now may begin at the snapshot before this one: its frames stay
                 self._brokers.trim("facts", store.number, before)
+            self._delete_snapshots(store.number)
+
+    def _delete_snapshots(self, number: int) -> None:
+        """Deletes the old snapshots of a partition. The crawl continues if that is not possible."""
+        try:
+            delete_old(self._objects_of(number))
+        except (SettingsError, DamagedStoreError) as error:
+            if error.facts != self._not_deleted:
+                self._not_deleted = error.facts
+                self._watcher.say(f"old snapshots are not deleted: {error.facts}")

@@ -1,6 +1,6 @@
 """The rate of a whole crawl (`--rate`), divided into equal shares, one for each partition.
 
-The owner of a partition has its share, and a node uses its shares together. A share that comes from another owner is
+The owner of a partition has its share, and a node uses its shares together. After a change of the owner, a share is
 used a minute after the store was opened. So in each minute a share has one user at most, whichever nodes join, leave,
 are killed or are paused, and all nodes together fetch at most what the rate allows for a minute.
 """
@@ -26,7 +26,7 @@ class RateShares:
     """The shares of one node. Each call says how many it has at this moment."""
 
     def __init__(self, rate: float, partitions: int, now: Callable[[], Instant]) -> None:
-        """rate: fetches a second of all nodes. now: a clock that goes on while the machine sleeps. Raises
+        """rate: fetches a second of all nodes. now: a clock that also counts while the machine sleeps. Raises
         SettingsError for a rate that is too small to be divided."""
         if rate * WINDOW_SECONDS + _SLACK < partitions:
             least = math.ceil(partitions / WINDOW_SECONDS * 100) / 100
@@ -37,7 +37,7 @@ class RateShares:
         self._of_share, self._now = rate * WINDOW_SECONDS / partitions, now
         self._fetches: FetchRate | None = None  # from the first share on
         self.turn = threading.Lock()
-        """Held from `available` to `take`."""
+        """A thread locks it from `available` to `take`."""
 
     def available(self, shares: int) -> int:
         """Returns how many fetches may begin now."""

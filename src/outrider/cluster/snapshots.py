@@ -8,7 +8,7 @@ of the frames after it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
@@ -21,6 +21,8 @@ from outrider.storage.checkpoint import checkpoint_name, newest_checkpoint
 from outrider.storage.files import Files, replace_in_pieces
 
 _LISTS = "snapshots/"
+SNAPSHOTS_KEPT: Final = 2
+"""The newest ones: a node that claims may have read the list of the one before the newest."""
 
 
 class Objects(Protocol):
@@ -36,6 +38,10 @@ class Objects(Protocol):
 
     def names(self, prefix: str) -> list[str]:
         """Returns the names that begin with a prefix, sorted. Raises UnreachableError."""
+        ...
+
+    def remove(self, name: str) -> None:
+        """Removes an object; a missing one is accepted. Raises UnreachableError, and SettingsError if it may not."""
         ...
 
 
@@ -67,13 +73,41 @@ class Snapshot(msgspec.Struct, frozen=True):
 
 def newest_snapshot(objects: Objects) -> Snapshot | None:
     """Returns the newest snapshot of a partition. Raises DamagedStoreError, UnreachableError."""
+    while names := objects.names(_LISTS):
+        try:
+            return _list_of(objects, names[-1])
+        except FileNotFoundError:
+            if objects.names(_LISTS) == names:
+                raise DamagedStoreError(f"the object {names[-1]!r:.200}, the list of a snapshot, is missing") from None
+    return None
+
+
+def delete_old(objects: Objects) -> int:
+    """Deletes the snapshots that have two newer ones, and their objects that these do not have. Returns how many.
+
+    The list of a snapshot is deleted last, so the next call finishes an interrupted one. An object without a list is
+    left: it may be of an unfinished upload. Raises DamagedStoreError, SettingsError, UnreachableError.
+    """
     names = objects.names(_LISTS)
-    if not names:
-        return None
+    old, kept = names[:-SNAPSHOTS_KEPT], names[-SNAPSHOTS_KEPT:]
     try:
-        return msgspec.json.decode(b"".join(objects.get(names[-1])), type=Snapshot)
-    except msgspec.DecodeError as error:
-        raise DamagedStoreError(f"the object {names[-1]!r:.200} is no list of a snapshot ({error})") from None
+        needed = {one.object for name in kept for one in _list_of(objects, name).files} if old else set()
+        for name in old:
+            for one in _list_of(objects, name).files:
+                if one.object not in needed:
+                    objects.remove(one.object)
+            objects.remove(name)
+    except FileNotFoundError:
+        return 0  # another node owns the partition, and deletes
+    return len(old)
+
+
+def _list_of(objects: Objects, name: str) -> Snapshot:
+    """Reads the list of a snapshot. Raises DamagedStoreError, FileNotFoundError, UnreachableError."""
+    try:
+        return msgspec.json.decode(b"".join(objects.get(name)), type=Snapshot)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise DamagedStoreError(f"the object {name!r:.200} is no list of a snapshot ({error})") from None
 
 
 def upload(files: Files, objects: Objects, *, store: bytes, counting: Counting, start_lsn: int) -> Snapshot | None:

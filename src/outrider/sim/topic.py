@@ -128,6 +128,10 @@ class MemoryObjects:
         self._check()
         return sorted(name for name in self.content if name.startswith(prefix))
 
+    def remove(self, name: str) -> None:
+        self._check()
+        self.content.pop(name, None)
+
     def _check(self) -> None:
         if not self._reaches():
             raise UnreachableError("the object store does not answer")

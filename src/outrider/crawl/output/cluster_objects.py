@@ -59,6 +59,10 @@ class PartitionObjects:
         """As `Objects.names`."""
         return [name.removeprefix(self._prefix) for name in self._store.names(self._prefix + prefix)]
 
+    def remove(self, name: str) -> None:
+        """As `Objects.remove`."""
+        self._store.remove(self._prefix + name)
+
 
 def read_manifest(objects: ClusterObjects, file: ClusterFile) -> ClusterManifest:
     """Reads the manifest of a cluster. Raises SettingsError, DamagedStoreError, ForeignStoreError,
