@@ -19,6 +19,7 @@ from e2e.crawling import ROOT, command, environment, outrider
 
 ROBOTS = b"User-agent: *\nContent-Usage: /closed/ train-ai=n\nContent-Signal: search=yes\n"
 NOAI = b"<meta name=robots content=noai><title>SECRET</title>SECRET"
+TDMREP = b'[{"location": "/noai", "tdm-reservation": 1, "tdm-policy": "https://a.test/policy"}]'
 LINKS = b"".join(b"<a href=/%b></a>" % path for path in (b"closed/1", b"noai", b"field", b"free"))
 PAID = b"".join(b"<a href=/paid/%d></a>" % number for number in range(20))
 
@@ -31,6 +32,7 @@ class Planted(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self.paths.append(self.path)
         pages = {"/robots.txt": ROBOTS, "/": LINKS + PAID, "/noai": NOAI, "/field": b"SECRET", "/free": b"free"}
+        pages["/.well-known/tdmrep.json"] = TDMREP
         fields = {"/field": ("Content-Usage", "train-ai=n, ai-use=y"), "/free": ("TDM-Reservation", "0")}
         paid = self.path.startswith("/paid/")
         body = b"" if paid else pages.get(self.path, b"SECRET")
@@ -78,7 +80,10 @@ def explained_over_rest(output: Path, start: str, paths: Iterable[str]) -> dict[
 
 def test_every_reader_sees_the_same_preferences(site, tmp_path):
     start, paths = site
-    lines = crawled(start, tmp_path / "out")
+    lines = crawled(start, tmp_path / "out", "--tdmrep")
+    assert ["/robots.txt", "/.well-known/tdmrep.json", "/"] == paths[:3]
+    said = {one["source"]: one for one in lines["/noai"]["preferences"]["said"]}
+    assert "https://a.test/policy" == said["file tdm-reservation"]["policy"]
     assert {"train-ai": "n", "search": "y"} == lines["/closed/1"]["preferences"]["uses"]
     assert {"train-ai": "n", "ai-use": "y", "search": "y"} == lines["/field"]["preferences"]["uses"]
     told = {path: line["preferences"] for path, line in lines.items()}
