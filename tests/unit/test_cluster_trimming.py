@@ -38,7 +38,7 @@ class OnePartition:
     """A node that may own the only partition of a cluster."""
 
     def __init__(self, folder, topic, objects):
-        self.topic, self.folder, self.trimmed = topic, folder, []
+        self.topic, self.folder, self.trimmed, self.links_trimmed = topic, folder, [], []
         folder.mkdir()
         brokers = SimpleNamespace(changelog=lambda number: topic, trim=self._trim)
         manifest = new_manifest("x", 1, created="2026-01-01T00:00:00Z", random_bytes=bytes(48))
@@ -48,7 +48,10 @@ class OnePartition:
         )  # fmt: skip
 
     def _trim(self, which, partition, offset):
-        assert ("facts", 0) == (which, partition)
+        assert 0 == partition
+        if which == "urls":
+            self.links_trimmed.append(offset)
+            return
         self.trimmed.append(offset)
         self.topic.first = offset
 
@@ -228,4 +231,22 @@ def test_a_storage_that_refuses_to_delete_is_named_once_and_the_crawl_goes_on(tm
         add_pages_and_upload(one, store, round_)
     assert ["old snapshots are not deleted: the store refuses (403)"] == said
     assert 5 == len(objects.names("snapshots/"))
+    store.owned.give_up()
+
+
+def test_links_are_deleted_up_to_the_place_that_the_store_has_noted_and_no_further(tmp_path):
+    one = OnePartition(tmp_path / "one", TrimmedTopic(), MemoryObjects())
+    store, place = one.open(), one.node._places[0]
+    place.received = 7
+    one.node._trim_links(0)
+    assert [] == one.links_trimmed  # received, and not noted: the next owner receives them again
+    one.node._note_received(store)
+    place.received = 9
+    for _ in range(2):
+        one.node._trim_links(0)
+    assert [7] == one.links_trimmed
+    assert b"7" == store.frontier.watermarks()["links"]
+    one.node._note_received(store)
+    one.node._trim_links(0)
+    assert [7, 9] == one.links_trimmed
     store.owned.give_up()

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -88,7 +88,9 @@ class NodeWatcher(Protocol):
 @dataclass(slots=True)
 class _PartitionState:
     """The state of one partition on a node. wanted: whether it should own it. busy: a thread works on that.
-    snapshot_lsn and snapshot_position: where the newest snapshot of this node begins, in the log and in the topic."""
+    received: the offset of `urls` up to which it has received links; noted: what its store says about that, changed
+    under `noting`; trimmed: the offset before which this node has deleted the records. snapshot_lsn and
+    snapshot_position: where the newest snapshot of this node begins, in the log and in the topic."""
 
     wanted: bool = False
     busy: bool = False
@@ -96,6 +98,8 @@ class _PartitionState:
     snapshot_position: int = 0
     received: int = 0
     noted: int = 0
+    noting: threading.Lock = field(default_factory=threading.Lock)
+    trimmed: int = 0
     failed_until: float = 0.0
 
 
@@ -493,9 +497,11 @@ class ClusterNode:
 
     def _note_received(self, store: OwnStore) -> None:
         place = self._places[store.number]
-        if place.received != place.noted:
-            store.frontier.note_watermark(_LINKS, str(place.received).encode())
-            place.noted = place.received
+        with place.noting:
+            received = place.received
+            if received != place.noted:
+                store.frontier.note_watermark(_LINKS, str(received).encode())
+                place.noted = received
 
     # -- counts -------------------------------------------------------------------------------------------------------
 
@@ -570,6 +576,7 @@ class ClusterNode:
             with self.stores.may_be_lost(store):
                 self._answering.note_sometimes(store)
                 self._upload(store)
+                self._trim_links(store.number)
 
     def _upload(self, store: OwnStore) -> None:
         """Uploads the newest checkpoint of a store, unless it is uploaded."""
@@ -594,6 +601,14 @@ class ClusterNode:
             if before:  # a node that claims now may begin at the snapshot before this one: its frames stay
                 self._brokers.trim("facts", store.number, before)
             self._delete_snapshots(store.number)
+
+    def _trim_links(self, number: int) -> None:
+        """Deletes the links that a partition has received: its store says so, and the next owner begins after them."""
+        place = self._places[number]
+        through = place.noted
+        if through > place.trimmed:
+            self._brokers.trim("urls", number, through)
+            place.trimmed = through
 
     def _delete_snapshots(self, number: int) -> None:
         """Deletes the old snapshots of a partition. The crawl continues if that is not possible."""
