@@ -112,7 +112,7 @@ def retry_after():
     world = World().add(A, A + "b")
     (lease,) = world.lease()
     world.report(lease.retry(status=429, seconds=0.1, retry_after_seconds=100))
-    return world, A if lease.url != A else A + "b", "host_resting", "pauses for 100 s more (retry_after)", 100
+    return world, A if lease.url != A else A + "b", "host_resting", "pauses for 1 min 40 s more (retry_after)", 100
 
 
 def crawl_delay():

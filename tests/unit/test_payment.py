@@ -50,7 +50,7 @@ def test_scheme_and_price_are_kept_as_text(fields, body, told):
 @pytest.mark.parametrize(
     "price", ["USD 1" + "0" * 400, "USD 0.01\x1b[2J", "free", "USD \u0661", "USD 0.01, USD 9", "usd 1", "USD -1", ""]
 )
-def test_a_price_that_is_none_is_told_as_unreadable(price):
+def test_a_price_that_cannot_be_read_is_shown_as_unreadable(price):
     told = payment_of(response({"crawler-price": price}))
     assert told.startswith("crawler-price (unreadable: ")
     assert (True, True) == (told.isprintable(), len(told) <= PAYMENT_TEXT_MAX)

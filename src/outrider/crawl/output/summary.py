@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from outrider.causes import error_words
+from outrider.causes import error_words, span_words
 from outrider.clock import rfc3339
 from outrider.fetch.request_signing import SIGNATURE_COUNTS
 from outrider.journey import HostStatus, Waits
@@ -127,10 +127,7 @@ def seconds_text(seconds: float) -> str:
         return f"{seconds:.3f} s"
     if seconds < 120:
         return f"{seconds:.1f} s"
-    whole = round(seconds)
-    if whole < 7_200:
-        return f"{whole // 60} min {whole % 60:02d} s"
-    return f"{whole // 3_600:,} h {whole % 3_600 // 60:02d} min"
+    return span_words(seconds)
 
 
 def counted(count: int, one: str, many: str | None = None) -> str:

@@ -362,14 +362,14 @@ class Explaining(Part):
             at_once = "one request at a time" if capacity == 1 else f"at most {capacity} requests at once"
             return "host_busy", f"{host.name} is being visited: {at_once}", None
         if host.rest_until is not None and host.rest_until > now:
-            wait = seconds(host.rest_until - now)
-            text = f"{host.name} pauses for {wait:.3g} s more ({host.reason or 'in doubt'})"
+            wait = span_words(seconds(host.rest_until - now))
+            text = f"{host.name} pauses for {wait} more ({host.reason or 'in doubt'})"
             return "host_resting", text, host.rest_until
         own = self.tables.keys.group_of.get(row)
         if own is not None and own.busy:
             return "group_busy", f"another queue of the key {queue.key} is being visited: one request at a time", None
         if own is not None and own.rest_until > now:
-            text = f"the queues of the key {queue.key} pause for {seconds(own.rest_until - now):.3g} s more"
+            text = f"the queues of the key {queue.key} pause for {span_words(seconds(own.rest_until - now))} more"
             return "group_resting", text, own.rest_until
         if (group := self.turns.shared.holds_back(int(self.tables.queues.host[row]))) is not None:
             return _held_back(host.name, group, now)
@@ -488,7 +488,7 @@ def _paused(until: Instant) -> str:
 def _held_back(host: str, group: WaitForGroup, now: Instant) -> tuple[str, str, Instant | None]:
     """Returns why a group delays one of its hosts."""
     if group.clock > now:
-        text = f"{host} is in the group {group.name}, which pauses for {seconds(group.clock - now):.3g} s more"
+        text = f"{host} is in the group {group.name}, which pauses for {span_words(seconds(group.clock - now))} more"
         return "group_resting", text, group.clock
     text = f"{host} waits for its turn in the group {group.name}"
     if group.full:
