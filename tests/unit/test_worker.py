@@ -207,14 +207,15 @@ def test_a_stopped_worker_lets_requests_end_reports_them_and_ends_with_4(house):
     assert len(served.pages()) == len({page["url"] for page in served.pages()}) == done.accepted + again.accepted
 
 
-def test_a_worker_that_waits_for_a_lease_is_stopped_at_once(house):
+def test_a_worker_that_waits_for_a_lease_is_stopped_at_once(house, monkeypatch):
     """Without an answer of the server, which would arrive after ten seconds. No lease is left."""
     served = house(delay=3600)
+    monkeypatch.setattr(remote_run, "WAIT_SECONDS", 10.0)
     stopped = []
 
     async def beside(worker):
         await until(lambda: served.site is not None and served.site.urls and not served.site.running)
-        await asyncio.sleep(0.3)
+        await until(lambda: served._desk.frontier.waiting_leases == 1)
         stopped.append(time.monotonic())
         worker.stop()
 
