@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -99,6 +100,18 @@ OUTSIDE_NAMES = ("RequestManager",)  # Crawlee's name for such a class
 DANGEROUS = {"pickle", "cPickle", "_pickle", "marshal", "shelve", "dill", "cloudpickle", "joblib"}
 
 
+@cache
+def tree_of(file: Path) -> ast.Module:
+    """The parsed file: most tests here read every file of the project."""
+    return ast.parse(file.read_text("utf-8"), str(file))
+
+
+@cache
+def nodes_of(file: Path) -> tuple[ast.AST, ...]:
+    """All nodes of a file."""
+    return tuple(ast.walk(tree_of(file)))
+
+
 def problems(package: Path) -> list[str]:
     """Everything in a package that breaks a rule, as 'file:line: what'."""
     return sorted(problem for file in sorted(package.rglob("*.py")) for problem in problems_of(file, package))
@@ -113,7 +126,7 @@ def problems_of(file: Path, package: Path) -> Iterator[str]:
     if room not in MAY_IMPORT:
         yield f"{path}:1: the room {room!r} has no floor"
         return
-    for node in ast.walk(ast.parse(file.read_text("utf-8"), path)):
+    for node in nodes_of(file):
         for what in (*imports_of(node, path), *acts_of(node)):
             kind, name = what
             line = f"{path}:{getattr(node, 'lineno', 1)}"
@@ -222,7 +235,7 @@ def imports_in_frontier(folder: Path, *, typing: bool) -> dict[str, set[str]]:
     modules = {file.relative_to(folder).with_suffix("").as_posix().replace("/", ".") for file in folder.rglob("*.py")}
     found: dict[str, set[str]] = {}
     for module in modules:
-        tree = ast.parse((folder / f"{module.replace('.', '/')}.py").read_text("utf-8"))
+        tree = tree_of(folder / f"{module.replace('.', '/')}.py")
         only_typing = {
             node
             for block in ast.walk(tree)
@@ -270,7 +283,7 @@ def test_the_verbs_of_a_frontier_are_parts_of_one_core_and_no_ancestors_of_each_
     bases = {
         node.name: [ast.unparse(base) for base in node.bases]
         for file in (project / "src" / "outrider" / "frontier" / "verbs").rglob("*.py")
-        for node in ast.walk(ast.parse(file.read_text("utf-8")))
+        for node in nodes_of(file)
         if isinstance(node, ast.ClassDef)
     }
     parts = [name for name, of in bases.items() if of == ["Part"]]
@@ -306,7 +319,7 @@ def too_large(tree: ast.AST) -> Iterator[str]:
 
 def test_no_part_of_the_frontier_is_too_large(project):
     files = sorted((project / "src" / "outrider" / "frontier").rglob("*.py"))
-    found = [f"{file.name}: {what}" for file in files for what in too_large(ast.parse(file.read_text("utf-8")))]
+    found = [f"{file.name}: {what}" for file in files for what in too_large(tree_of(file))]
     assert ([], True) == (found, len(files) > 40)
 
 
@@ -418,7 +431,7 @@ def test_the_rooms_of_a_crawl_import_downwards(project):
         if room not in CRAWL_FLOORS:
             continue
         seen.add(room)
-        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+        for node in nodes_of(file):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("outrider.crawl"):
                 names = (node.module or "").split(".")[2:3] or [alias.name for alias in node.names]
                 floors = [CRAWL_FLOORS.index(name) if name in CRAWL_FLOORS else len(CRAWL_FLOORS) for name in names]
@@ -449,7 +462,7 @@ def classes_of(project: Path) -> Iterator[tuple[str, str]]:
     """(name, file) of each class of the package."""
     folder = project / "src" / "outrider"
     for file in sorted(folder.rglob("*.py")):
-        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+        for node in nodes_of(file):
             if isinstance(node, ast.ClassDef):
                 yield node.name, file.relative_to(folder).as_posix()
 
@@ -475,7 +488,7 @@ def test_no_name_is_a_riddle(project):
     assert [] == sorted(name for name, _ in classes_of(project) if name.lstrip("_") in RIDDLE_CLASSES)
     odd = []
     for file in sorted((project / "src" / "outrider").rglob("*.py")):
-        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+        for node in nodes_of(file):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.strip("_") in RIDDLE_NAMES:
                 odd.append(f"{file.name}:{node.lineno} {node.name}")
             elif isinstance(node, ast.ClassDef):
@@ -494,7 +507,7 @@ def test_no_function_is_longer_than_a_screen(project: Path) -> None:
     long = [
         f"{path.name}:{node.lineno} {node.name}: {length} lines"
         for path in sorted((project / "src" / "outrider").rglob("*.py"))
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in nodes_of(path)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         and (length := (node.end_lineno or 0) - node.lineno + 1) > FUNCTION_LINES_MAX
     ]

@@ -743,18 +743,18 @@ ASKING: Final = {"robots": "errands", "addresses": "errands", "settings": RETURN
 
 
 def test_hosts_queued_before_a_verdict_on_their_domain_cost_no_look_up_and_no_robots_txt(tmp_path) -> None:
-    """1,000 hosts without an address, and 1,000 with one same page, next to 1,000 blogs with a page each."""
+    """400 hosts without an address, and 400 with one same page, next to 400 blogs with a page each."""
     with Frontier.open(tmp_path / "store", **ASKING) as frontier:
         for name in ("dead", "same", "blog"):
-            frontier.discover([Link(f"http://h{number}.{name}.test/", depth=1) for number in range(1_000)])
+            frontier.discover([Link(f"http://h{number}.{name}.test/", depth=1) for number in range(400)])
         asked = visit_all(frontier, lambda host: ".dead." not in host, lambda url: ".same." in url)
         trials = 2 * (HOST_TRIALS_MAX + 2 * RETURNS_HOSTS_MIN)
-        assert 1_000 <= asked[Kind.PAGE] <= 1_000 + trials
-        assert 1_000 <= asked[Kind.ROBOTS] <= 1_000 + trials
-        assert 1_000 <= asked[Kind.ADDRESS] <= 1_000 + trials
+        assert 400 <= asked[Kind.PAGE] <= 400 + trials
+        assert 400 <= asked[Kind.ROBOTS] <= 400 + trials
+        assert 400 <= asked[Kind.ADDRESS] <= 400 + trials
         parked = frontier.statistics()["urls"]["parked"]
         assert {"trap_hosts": parked} == frontier.statistics()["traps"]
-        blogs = [frontier.status(f"http://h{number}.blog.test/") for number in range(1_000)]
+        blogs = [frontier.status(f"http://h{number}.blog.test/") for number in range(400)]
         assert {"done"} == {blog.state for blog in blogs}
         dead = next(row.url for row in frontier.urls(state="parked") if ".dead." in row.url)
         assert "new hosts of its domain were tried" in frontier.explain(dead).reason_text
