@@ -1,10 +1,13 @@
 """Failures of networks and of data in a crawl of three nodes: brokers and object storage behind relays that cut, halt
-and slow connections, and messages that are no links. The log of the web is the judge."""
+and slow connections, messages that are no links, a node that comes and goes, and a host with most of the pages.
+
+The log of the web is the judge."""
 
 from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 
 import pytest
@@ -12,6 +15,7 @@ import pytest
 from e2e.crawling import lines, web
 from outrider.cluster.description import read_cluster_file
 from outrider.cluster.kafka import Brokers
+from outrider.sim.web import DemoServer, DemoWeb
 from servers.cluster_nodes import BEGUN, HOSTS, Nodes
 from servers.kafka import Kafka
 from servers.relay import Relay
@@ -56,9 +60,24 @@ def ends_well(nodes):
     return again
 
 
-def length(nodes, name):
+def pages_of(nodes, name):
     file = nodes.folder / name / "pages.jsonl"
-    return len(lines(file)) if file.exists() else 0
+    return lines(file) if file.exists() else []
+
+
+def length(nodes, name):
+    return len(pages_of(nodes, name))
+
+
+def test_a_node_that_is_stopped_and_started_again_and_again_costs_at_most_its_open_requests(nodes):
+    stops = 3
+    for _ in range(stops):
+        before = length(nodes, "b")
+        nodes.until(lambda before=before: length(nodes, "b") > before)
+        nodes.running["b"].send_signal(signal.SIGTERM)
+        assert 4 == nodes.running["b"].wait(60)
+        nodes.start("b")
+    assert ends_well(nodes) <= stops * HOSTS  # a host has one request at a time
 
 
 @pytest.mark.parametrize("state", ["cut", "half"])
@@ -111,6 +130,16 @@ def stored(kafka, served, tmp_path, project):
             relay.close()
 
 
+def test_slow_object_storage_slows_no_request_and_loses_nothing(stored):
+    nodes, relay, _ = stored
+    relay.state = "slow"
+    asked = nodes.asked
+    nodes.for_seconds(10)
+    assert nodes.asked > asked + HOSTS
+    relay.state = "open"
+    assert 0 == ends_well(nodes)
+
+
 def test_the_crawl_goes_on_without_object_storage(stored):
     nodes, relay, server = stored
     relay.state = "cut"
@@ -158,6 +187,32 @@ def test_messages_that_are_no_links_or_come_twice_and_late_change_nothing(nodes)
         assert all(one["reason"] for one in refused)
     finally:
         brokers.close()
+
+
+class HotWeb(DemoWeb):
+    """One host has most of the pages."""
+
+    def _counts(self):
+        counts = super()._counts()
+        return {host: 5 if row else sum(counts.values()) for row, host in enumerate(counts)}
+
+
+def test_a_host_with_most_of_the_pages_keeps_its_gap_while_partitions_move(kafka, tmp_path):
+    web = DemoServer(lambda port: HotWeb(3, HOSTS, 200, port=port, quirks=False, suffix="test"), tmp_path / "web")
+    with web as served:
+        nodes = Nodes(tmp_path, kafka, served)
+        try:
+            for name in "bc":
+                nodes.start(name)
+            nodes.until(lambda: all(nodes.has_partitions(name) for name in "bc"))
+            nodes.start("a", f"@{served.seeds_file}")
+            nodes.until(lambda: nodes.asked > BEGUN)
+            nodes.start("d")  # its share of the partitions moves, maybe that of the host
+            assert ends_well(nodes) <= HOSTS
+            hot = served.web.hosts[0]
+            assert 200 == sum(f"//{hot}:" in line["url"] for name in nodes.running for line in pages_of(nodes, name))
+        finally:
+            nodes.end()
 
 
 def test_a_limit_of_pages_is_kept_exactly_by_all_nodes(kafka, served, tmp_path):
