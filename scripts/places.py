@@ -216,11 +216,11 @@ with Frontier.open(store, robots="caller") as frontier:
         "a lease kind",
         3,
         (
-            Edit("journey.py", '    PROBE = "probe"\n', '    ICON = "icon"\n'),
+            Edit("journey.py", '    TDMREP = "tdmrep"\n', '    ICON = "icon"\n'),
             Edit(
                 "frontier/state/errand.py",
-                "        ErrandKind(Kind.PROBE, 2, None, 0.75),\n",
-                "        ErrandKind(Kind.ICON, 3, None, 0.25),\n",
+                "        ErrandKind(Kind.TDMREP, 3, None, 1.0),\n",
+                "        ErrandKind(Kind.ICON, 4, None, 0.25),\n",
             ),
             Edit(
                 "crawl/run/lease_kinds.py",
