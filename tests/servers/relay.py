@@ -47,8 +47,8 @@ class Relay:
                 self._threads.append(pump)
 
     def _pump(self, one: socket.socket, other: socket.socket) -> None:
-        one.settimeout(LOOK_SECONDS)
         try:
+            one.settimeout(LOOK_SECONDS)  # the other pump may have closed it already
             while not self._ended.is_set() and self.state != "cut":
                 if self.state == "half":
                     self._ended.wait(LOOK_SECONDS)
