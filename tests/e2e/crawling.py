@@ -13,11 +13,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import pytest
 from warcio.archiveiterator import ArchiveIterator
 
 from outrider.sim.web import DemoServer, DemoWeb, RunningWeb
 
 ROOT = Path(__file__).resolve().parents[2]
+HOSTS_ON_LOOPBACK = pytest.mark.skipif(
+    sys.platform != "linux",
+    reason="each host of the test web has an address of its own in 127.0.0.0/8: other systems answer at 127.0.0.1 only",
+)
 
 
 @contextmanager

@@ -6,7 +6,6 @@ import json
 import signal
 import socket
 import subprocess
-import sys
 import time
 import urllib.error
 import urllib.request
@@ -14,8 +13,9 @@ import urllib.request
 import pytest
 
 from e2e import crawling
+from e2e.crawling import HOSTS_ON_LOOPBACK
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="all of 127.0.0.0/8 is loopback on Linux alone")
+pytestmark = HOSTS_ON_LOOPBACK
 API = "/api/v1"
 
 

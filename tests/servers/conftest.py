@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from e2e.crawling import command, environment
+from servers.kafka import Kafka
 from servers.programs import MISSING
 
 HERE = Path(__file__).parent
@@ -34,6 +35,13 @@ def python(project):
     if not path.exists():
         pytest.fail(".venv-peers is missing: run `python3 scripts/install.py --servers`")
     return str(path)
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory):
+    """Three brokers for the tests of a file."""
+    with Kafka(tmp_path_factory.mktemp("kafka")) as running:
+        yield running
 
 
 @pytest.fixture

@@ -7,27 +7,19 @@ import gzip
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections import Counter
 
 import pytest
 
-from e2e.crawling import command, environment, lines, web
+from e2e.crawling import HOSTS_ON_LOOPBACK, command, environment, lines, web
 from outrider.sim.verdict import judge
 from servers.cluster_nodes import BEGUN, DELAY, HOSTS, Nodes
-from servers.kafka import Kafka
 
 pytestmark = [
     pytest.mark.timeout(400),
-    pytest.mark.skipif(sys.platform != "linux", reason="all of 127.0.0.0/8 is loopback on Linux alone"),
+    HOSTS_ON_LOOPBACK,
 ]
-
-
-@pytest.fixture(scope="module")
-def kafka(tmp_path_factory):
-    with Kafka(tmp_path_factory.mktemp("kafka")) as running:
-        yield running
 
 
 @pytest.fixture

@@ -8,32 +8,24 @@ from __future__ import annotations
 import json
 import os
 import signal
-import sys
 
 import pytest
 
-from e2e.crawling import lines, web
+from e2e.crawling import HOSTS_ON_LOOPBACK, lines, web
 from outrider.cluster.description import read_cluster_file
 from outrider.cluster.kafka import Brokers
 from outrider.sim.web import DemoServer, DemoWeb
 from servers.cluster_nodes import BEGUN, HOSTS, Nodes
-from servers.kafka import Kafka
 from servers.relay import Relay
 from servers.seaweed import OWNER, seaweed_server
 
 pytestmark = [
     pytest.mark.long,
     pytest.mark.timeout(400),
-    pytest.mark.skipif(sys.platform != "linux", reason="all of 127.0.0.0/8 is loopback on Linux alone"),
+    HOSTS_ON_LOOPBACK,
 ]
 BUCKET = "cluster-bucket"
 BEYOND_TENURE = 20  # seconds: session of the group, tenure and some more
-
-
-@pytest.fixture(scope="module")
-def kafka(tmp_path_factory):
-    with Kafka(tmp_path_factory.mktemp("kafka")) as running:
-        yield running
 
 
 @pytest.fixture
@@ -130,19 +122,10 @@ def stored(kafka, served, tmp_path, project):
             relay.close()
 
 
-def test_slow_object_storage_slows_no_request_and_loses_nothing(stored):
-    nodes, relay, _ = stored
-    relay.state = "slow"
-    asked = nodes.asked
-    nodes.for_seconds(10)
-    assert nodes.asked > asked + HOSTS
-    relay.state = "open"
-    assert 0 == ends_well(nodes)
-
-
-def test_the_crawl_goes_on_without_object_storage(stored):
+@pytest.mark.parametrize("state", ["slow", "cut"])
+def test_the_crawl_goes_on_with_slow_object_storage_or_without_it(stored, state):
     nodes, relay, server = stored
-    relay.state = "cut"
+    relay.state = state
     asked = nodes.asked
     nodes.for_seconds(5)
     assert nodes.asked > asked + HOSTS

@@ -3,26 +3,18 @@
 from __future__ import annotations
 
 import json
-import sys
 from bisect import bisect_left
 
 import pytest
 
-from e2e.crawling import web
+from e2e.crawling import HOSTS_ON_LOOPBACK, web
 from servers.cluster_nodes import HOSTS, Nodes
-from servers.kafka import Kafka
 
 pytestmark = [
     pytest.mark.long,
     pytest.mark.timeout(400),
-    pytest.mark.skipif(sys.platform != "linux", reason="all of 127.0.0.0/8 is loopback on Linux alone"),
+    HOSTS_ON_LOOPBACK,
 ]
-
-
-@pytest.fixture(scope="module")
-def kafka(tmp_path_factory):
-    with Kafka(tmp_path_factory.mktemp("kafka")) as running:
-        yield running
 
 
 def test_a_rate_is_kept_in_each_minute_by_all_nodes(kafka, tmp_path):

@@ -5,12 +5,11 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import sys
 from collections import Counter
 
 import pytest
 
-from e2e.crawling import command, lines, wait_for, web
+from e2e.crawling import HOSTS_ON_LOOPBACK, command, lines, wait_for, web
 from outrider import Frontier
 from outrider.journey import Code, State
 from outrider.sim.verdict import judge
@@ -20,7 +19,7 @@ from servers.programs import free_port
 
 pytestmark = [
     pytest.mark.timeout(400),
-    pytest.mark.skipif(sys.platform != "linux", reason="all of 127.0.0.0/8 is loopback on Linux alone"),
+    HOSTS_ON_LOOPBACK,
 ]
 HOSTS, PAGES = 12, 200
 BEGUN = 60  # requests, after which a node is killed

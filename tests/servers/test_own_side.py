@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import time
 import urllib.request
 
 import pytest
 
-from e2e.crawling import command, environment, outrider, pages
+from e2e.crawling import HOSTS_ON_LOOPBACK, command, environment, outrider, pages
 from e2e.loopback import MISSING, Answer, site
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="all of 127.0.0.0/8 is loopback on Linux alone")
+pytestmark = HOSTS_ON_LOOPBACK
 PACE = ("--delay", "0.05", "--delay-factor", "0")
 PRIVATE = "10.0.0.1"  # no request is sent there: the guard refuses it
 

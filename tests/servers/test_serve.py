@@ -16,11 +16,12 @@ import urllib.request
 
 import pytest
 
+from e2e.crawling import HOSTS_ON_LOOPBACK
 from outrider import Frontier
 from outrider.errors import SettingsError, UnreachableError
 from servers.served import servers
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="all of 127.0.0.0/8 is loopback on Linux alone")
+pytestmark = HOSTS_ON_LOOPBACK
 API = "/api/v1"
 
 

@@ -16,11 +16,11 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from e2e.crawling import environment, web
+from e2e.crawling import HOSTS_ON_LOOPBACK, environment, web
 from outrider import Frontier
 from outrider.sim.verdict import judge
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="all of 127.0.0.0/8 is loopback on Linux alone")
+pytestmark = HOSTS_ON_LOOPBACK
 DELAY = 0.05
 
 

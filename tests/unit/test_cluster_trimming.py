@@ -66,6 +66,14 @@ class OnePartition:
         return OwnStore(0, owned)
 
 
+def check_takeover(folder, topic, objects, *, accepted):
+    """Another node takes the partition over, and finds all of its URLs."""
+    again = OnePartition(folder, topic, objects).open()
+    assert accepted == again.frontier.statistics()["accepted"]
+    assert again.frontier.verify().ok
+    again.owned.give_up()
+
+
 def add_pages_and_upload(one, store, round_, *, records=1):
     """records: in the changelog; a reader may begin at each 64th."""
     for first in range(records):
@@ -85,10 +93,7 @@ def test_records_before_the_snapshot_before_the_newest_are_deleted_and_a_claim_n
     assert sorted(set(first.trimmed)) == first.trimmed
     assert first.trimmed[-1] > 0
     store.owned.give_up()
-    again = OnePartition(tmp_path / "again", topic, objects).open()
-    assert 240 == again.frontier.statistics()["accepted"]
-    assert again.frontier.verify().ok
-    again.owned.give_up()
+    check_takeover(tmp_path / "again", topic, objects, accepted=240)
 
 
 def test_a_claim_that_was_paused_over_two_snapshots_begins_again(tmp_path):
@@ -141,10 +146,7 @@ def test_the_newest_two_snapshots_keep_their_objects_and_the_others_are_deleted(
         assert needed(objects) == set(objects.names("files/"))
     assert uploaded > needed(objects)
     store.owned.give_up()
-    again = OnePartition(tmp_path / "again", topic, objects).open()
-    assert 400 == again.frontier.statistics()["accepted"]
-    assert again.frontier.verify().ok
-    again.owned.give_up()
+    check_takeover(tmp_path / "again", topic, objects, accepted=400)
 
 
 def test_a_takeover_during_a_deletion_finds_all_objects_and_finishes_it(tmp_path):

@@ -27,7 +27,7 @@ class Repeated(Generic[Answer]):
         self._lock = threading.Lock()
 
     def get(self, request: RequestId | None) -> Answer | None:
-        """Returns the answer to a request; None for one that is new or has no id."""
+        """Returns the answer to a request, or None if the request is new or lacks an id."""
         return None if request is None else self._answers.get(request)
 
     def put(self, request: RequestId | None, answer: Answer) -> None:

@@ -195,7 +195,7 @@ LOOKS: Final[dict[str, Look]] = {
     **_WORDS,
     "explain": _explained,
     "hosts": _hosts,
-    "stands": _state,
+    "url-state": _state,
     "robots-files": _robots_files,
 }
 """Each query and its function. `hosts` and `urls` return `rows` and the `cursor` after them, None at the

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, cast
@@ -49,7 +50,8 @@ from outrider.service.server_errands import ServerErrands, visits_of
 from outrider.service.service_state import ServiceState
 from outrider.storage.files import Directory
 
-_LOOK_SECONDS: Final = 0.1
+_FORGET_SECONDS: Final = 1.0
+"""How often a node forgets leases that have ended."""
 
 
 class ServingNode:
@@ -58,6 +60,7 @@ class ServingNode:
     def __init__(self, options: CrawlOptions, file_path: str, say: Callable[[str], None]) -> None:
         """Raises SettingsError, StoreError and UnreachableError."""
         path, self._say = options.output, say
+        self._changed = threading.Event()  # a thread of the node has ended a piece of work
         for name in (FRONTIER_NAME, WORKER_FOLDER):
             if os.path.lexists(os.path.join(path, name)):
                 raise NamedPathError(f"{path} is the directory of another crawl; choose another one")
@@ -101,7 +104,8 @@ class ServingNode:
         """As `NodeWatcher.lost`."""
 
     def wake(self) -> None:
-        """As `NodeWatcher.wake`: calls that wait for a lease look by themselves."""
+        """As `NodeWatcher.wake`, for the start. Calls that wait for a lease look by themselves."""
+        self._changed.set()
 
     def say(self, text: str) -> None:
         """As `NodeWatcher.say`."""
@@ -118,7 +122,8 @@ class ServingNode:
             try:
                 ends = time.monotonic() + NODE_LEAVE_SECONDS_MAX
                 while not self.node.is_settled and self.node.failure is None and time.monotonic() < ends:
-                    time.sleep(_LOOK_SECONDS)
+                    self._changed.wait(ends - time.monotonic())
+                    self._changed.clear()
                 yield
             finally:
                 self.node.close()
@@ -133,7 +138,7 @@ class ServingNode:
             before, numbers = numbers, {store.number for store in stores.all()}
             if numbers != before:
                 await asyncio.to_thread(service_state.begin_rates)
-            await asyncio.sleep(1.0)
+            await asyncio.sleep(_FORGET_SECONDS)
         raise self.node.failure
 
 

@@ -10,7 +10,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from typing import Any, Final
 
 import msgspec
@@ -59,12 +59,10 @@ def questions_to(path: str, *, client: str) -> ClusterQuestions:
     UnreachableError."""
     file = read_cluster_file(path)
     manifest = read_manifest(ClusterObjects(file.objects), file)
-    brokers = Brokers(file, client=client, install=install_command("cluster"))
-    try:
+    with ExitStack() as opened:
+        brokers = opened.enter_context(closing(Brokers(file, client=client, install=install_command("cluster"))))
         brokers.check_topics(manifest.partitions)
-    except BaseException:
-        brokers.close()
-        raise
+        opened.pop_all()  # `ClusterQuestions.close` closes them
     return ClusterQuestions(file, manifest, brokers)
 
 

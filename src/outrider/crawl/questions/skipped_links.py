@@ -55,9 +55,9 @@ def skipped(directory: str, reason: str | None = None) -> Iterator[Skipped]:
                 "such links for each page, as not_followed"
             )
         # Most links of a site are on each of its pages, and each question costs time of a running crawl.
-        stands = lru_cache(SKIPPED_ASKED_MAX)(lambda url: look("stands", {"url": url}))
+        state_of = lru_cache(SKIPPED_ASKED_MAX)(lambda url: look("url-state", {"url": url}))
         for line in archived_lines(path):
-            for one in _of_page(line, path, files, options, per_host, stands):
+            for one in _of_page(line, path, files, options, per_host, state_of):
                 if (reason is None or one.reason == reason) and (one.url, one.reason) not in told:
                     if len(told) < SKIPPED_KEPT_MAX:
                         told.add((one.url, one.reason))
@@ -70,9 +70,9 @@ def _of_page(
     files: Directory,
     options: CrawlOptions,
     per_host: PerHost,
-    stands: Callable[[str], Mapping[str, Any]],
+    state_of: Callable[[str], Mapping[str, Any]],
 ) -> Iterator[Skipped]:
-    """Yields the links of one line that were not followed. stands: returns the state of a URL, and its reason."""
+    """Yields the links of one line that were not followed. state_of: returns the state of a URL, and its reason."""
     url = str(line["url"])
     if not isinstance(line.get("status"), int) or not 200 <= line["status"] < 300:
         return
@@ -87,7 +87,7 @@ def _of_page(
         if link.kind not in FOLLOWABLE:
             continue
         count += 1
-        known = stands(link.url)
+        known = state_of(link.url)
         if known["state"] != "unknown":
             continue
         word, text = passed_why(link, page, follow, whole, beyond=count > LINKS_PER_PAGE_MAX)

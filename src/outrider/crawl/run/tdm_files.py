@@ -37,7 +37,7 @@ _SERVER_ERROR: Final = 500
 
 
 class TdmLine(msgspec.Struct, frozen=True):
-    """The rules in the file of one site as written. They are empty if the site has no valid file."""
+    """The rules that the file of one site contains, as written. A site without a valid file gets an empty tuple."""
 
     authority: str
     rules: tuple[str, ...] = ()
