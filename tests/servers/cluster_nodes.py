@@ -53,11 +53,13 @@ class Nodes:
             self.running[name] = subprocess.Popen(words, env=self.environment, stdin=subprocess.DEVNULL, stderr=log)
 
     def end(self):
-        for process in self.running.values():
+        """Ends all nodes. Pytest shows their last messages if the test failed."""
+        for name, process in self.running.items():
             if process.poll() is None:
                 process.send_signal(signal.SIGCONT)
                 process.kill()
             process.wait()
+            print(f"node {name} ended with {process.returncode}:\n{self.told(name)[-2000:]}")
 
     def told(self, name):
         return (self.folder / f"{name}.err").read_text()
