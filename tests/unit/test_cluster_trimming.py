@@ -15,7 +15,7 @@ from outrider.cluster.owning import open_store
 from outrider.cluster.snapshots import delete_old, newest_snapshot
 from outrider.cluster.stores import OwnStore
 from outrider.crawl.output.cluster_objects import ClusterObjects
-from outrider.errors import ClaimRefusedError, DamagedStoreError, SettingsError, UnreachableError
+from outrider.errors import ClaimLostError, ClaimRefusedError, DamagedStoreError, SettingsError, UnreachableError
 from outrider.sim.topic import Faults, FaultyTopic, MemoryObjects
 from outrider.storage.files import Directory
 
@@ -252,3 +252,22 @@ def test_links_are_deleted_up_to_the_place_that_the_store_has_noted_and_no_furth
     one.node._trim_links(0)
     assert [7, 9] == one.links_trimmed
     store.owned.give_up()
+
+
+def test_a_node_that_wakes_after_the_new_owner_has_deleted_links_has_lost_its_claim_and_nothing_is_damaged(tmp_path):
+    topic, objects = TrimmedTopic(), MemoryObjects()
+    one = OnePartition(tmp_path / "one", topic, objects)
+    store = one.open()
+    one.node._brokers.records = lambda which, number: SimpleNamespace(read=dropped)
+    with pytest.raises(DamagedStoreError, match="dropped"), one.node.stores.may_be_lost(store):
+        one.node._receive_for(store)  # its claim counts: another program has deleted them
+    again = OnePartition(tmp_path / "again", topic, objects).open()
+    with pytest.raises(ClaimLostError):
+        one.node._receive_for(store)
+    assert not store.holds()
+    store.owned.drop()
+    again.owned.give_up()
+
+
+def dropped(offset):
+    raise DamagedStoreError("dropped")

@@ -466,7 +466,12 @@ class ClusterNode:
 
     def _receive_for(self, store: OwnStore) -> int:
         place = self._places[store.number]
-        records = self._brokers.records("urls", store.number).read(place.received)
+        try:
+            records = self._brokers.records("urls", store.number).read(place.received)
+        except DamagedStoreError:
+            # After a pause of this node, the new owner may have received and deleted these records. Else it is damage.
+            store.owned.changelog.keep()
+            raise
         for offset, octets in records:
             found = unpacked(octets)
             try:
