@@ -9,12 +9,13 @@ from types import SimpleNamespace
 import pytest
 
 from outrider import Frontier
+from outrider.clock import wall
 from outrider.cluster.answering import Answering
 from outrider.cluster.description import is_cluster_file, new_manifest
 from outrider.cluster.stores import OwnStore, OwnStores
 from outrider.cluster.words import Answer, NodeMessage, Question, unpacked_word
 from outrider.cluster.written_places import Places
-from outrider.crawl.questions import cluster_queries
+from outrider.crawl.questions import cluster_queries, cluster_status
 from outrider.crawl.questions.crawl_queries import every_row
 from outrider.errors import SettingsError, UnreachableError
 from outrider.journey import Code
@@ -222,6 +223,30 @@ def test_the_answers_of_all_partitions_become_one(cluster):
     assert 9.0 == next(row for row in ask("hosts", {})["rows"] if row["name"] == HOSTS[5])["delay_seconds"]
     with pytest.raises(SettingsError, match=r"no host 'no\.test'"):
         ask("host", {"host": "no.test", "order": "pause"})
+
+
+def test_the_status_shows_the_domains_with_the_most_queued_urls(cluster, monkeypatch):
+    for rank, host in enumerate(HOSTS):
+        frontier = cluster.store(cluster.manifest.partition_of_host(host)).frontier
+        frontier.discover([f"http://{name}.{host}/{n}" for n in range(rank + 1) for name in ("a", "b")])
+    cluster.live()
+    counts = [{"partition": n, "epoch": 1, "received": 0, "finished": False, "numbers": {}} for n in range(PARTITIONS)]
+    for told_at in (0, wall()):
+        message = {"node": "one", "at": told_at, "round": 1, "counts": counts}
+        cluster.brokers.words.append(json.dumps(message).encode())
+        found = cluster_status.status_from(cluster.brokers, cluster.asking, cluster.manifest)
+        assert None is found["domains"] or told_at
+    wanted = [{"domain": host, "queued": 2 * (rank + 1)} for rank, host in enumerate(HOSTS)][:-11:-1]
+    assert wanted == found["domains"]
+    lines = [*cluster_status.cluster_status_lines(found, "cluster.toml")]
+    assert f"         24 queued of {HOSTS[-1]}" in lines
+    for number in range(PARTITIONS):
+        cluster.close(number)  # a node that does not answer: the counts are shown
+    passed = iter(range(0, 10_000, 3))
+    monkeypatch.setattr(cluster_queries, "time", SimpleNamespace(monotonic=lambda: next(passed), sleep=lambda s: None))
+    found = cluster_status.status_from(cluster.brokers, cluster.asking, cluster.manifest)
+    assert (None, PARTITIONS) == (found["domains"], found["known"])
+    assert any("not known: no node" in line for line in cluster_status.cluster_status_lines(found, "cluster.toml"))
 
 
 def test_an_answer_that_is_too_large_for_a_record_has_fewer_rows(cluster):

@@ -11,7 +11,7 @@ from model.world import recount
 from outrider import Frontier
 from outrider.crawl.questions.crawl_queries import querying
 from outrider.errors import SettingsError
-from outrider.frontier.verbs import census, listing
+from outrider.frontier.verbs import census, domain_counts, listing
 
 NOW = 1_700_000_000_000_000
 
@@ -342,3 +342,28 @@ def test_a_retry_that_is_killed_between_its_steps_is_completed_by_the_next(small
         given += leases.urls
         stored.report(*(one.done(status=200) for one in leases))
     assert sorted(urls) == sorted(given)
+
+
+def test_the_fullest_domains_are_those_with_the_most_queued_urls(monkeypatch):
+    """Whatever the sizes of steps, and without counting the hosts of slots that cannot have one."""
+    frontier = Frontier.memory(clock=lambda: NOW, settings={"delay": 0, "delay_factor": 0}, robots="caller")
+    frontier.discover([f"http://h{n % (1 + d)}.d{d}.test/{n}" for d in range(30) for n in range(3 * d)])
+    frontier.lease(5)
+    wanted = {}
+    for row in walked(frontier.queues):
+        domain = row.host.partition(".")[2]
+        wanted[domain] = wanted.get(domain, 0) + row.queued
+    best = sorted(((name, count) for name, count in wanted.items() if count), key=lambda one: (-one[1], one[0]))
+    for step in (16_384, 7):
+        set_limits(monkeypatch, CENSUS_ROWS_PER_STEP=step)
+        for limit in (1, 5, 60):
+            assert best[:limit] == frontier._fullest_domains(limit)
+    names = []
+    domains_of = domain_counts.registrable_domains
+    monkeypatch.setattr(domain_counts, "registrable_domains", lambda some: names.extend(some) or domains_of(some))
+    frontier._fullest_domains(1)
+    assert 0 < len(names) < 60
+    set_limits(monkeypatch, DOMAINS_HOSTS_MAX=3)
+    names.clear()
+    frontier._fullest_domains(100)
+    assert 3 == len(names)

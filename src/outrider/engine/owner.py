@@ -683,6 +683,10 @@ class Frontier:
         """Returns a piece of the list of robots.txt files, each with its body, b"" without rules."""
         return self._looked(lambda m, now: m.looks.robots_files(after, bytes_max))
 
+    def _fullest_domains(self, limit: int) -> list[tuple[str, int]]:
+        """Returns the registrable domains with the most queued URLs, and their numbers."""
+        return self._looked(lambda m, now: m.looks.fullest_domains(limit))
+
     @served("read", word="urls", takes="ListUrls", gives="Rows")
     @lengthy
     def urls(

@@ -124,6 +124,12 @@ def _robots_files(frontier: Frontier, question: Mapping[str, Any]) -> dict[str, 
     return {"rows": rows, "cursor": page.cursor}
 
 
+def _domains(frontier: Frontier, question: Mapping[str, Any]) -> dict[str, Any]:
+    """The registrable domains with the most queued URLs."""
+    found = frontier._fullest_domains(_limit(question.get("limit")))
+    return {"rows": [{"domain": domain, "queued": queued} for domain, queued in found]}
+
+
 def _add(frontier: Frontier, question: Mapping[str, Any]) -> dict[str, Any]:
     """Adds URLs as seeds: they widen the scope."""
     codes: dict[str, int] = {}
@@ -197,6 +203,7 @@ LOOKS: Final[dict[str, Look]] = {
     "hosts": _hosts,
     "url-state": _state,
     "robots-files": _robots_files,
+    "domains": _domains,
 }
 """Each query and its function. `hosts` and `urls` return `rows` and the `cursor` after them, None at the
 end; a result may have fewer rows than requested and still a cursor."""

@@ -104,6 +104,12 @@ def _waits(answers: Answers) -> dict[str, Any]:
     }
 
 
+def joined_domains(answers: Answers) -> dict[str, Any]:
+    """Returns the domains with the most queued URLs. Each domain is in one partition only."""
+    rows = [row for one in answers.values() for row in one["rows"]]
+    return {"rows": sorted(rows, key=lambda row: (-row["queued"], row["domain"]))}
+
+
 JOINED: Final[Mapping[str, Callable[[Answers], Any]]] = {
     "explain": _known,
     "status": _known,
@@ -111,6 +117,7 @@ JOINED: Final[Mapping[str, Callable[[Answers], Any]]] = {
     VERIFY: joined_verification,
     "statistics": lambda answers: joined_sums([*answers.values()]),
     "workers": joined_workers,
+    "domains": joined_domains,
     "waits": _waits,
     "finished": lambda answers: {"answer": all(_each(answers))},
     "at_limit": lambda answers: {"answer": all(_each(answers))},

@@ -21,7 +21,7 @@ from outrider.cluster.links import send_links
 from outrider.cluster.words import REPORT, VERIFY, Answer, NodeMessage, Question, unpacked_word
 from outrider.crawl.output.cluster_objects import ClusterObjects, read_manifest
 from outrider.crawl.output.summary import counted
-from outrider.crawl.questions.cluster_answers import JOINED, joined_count
+from outrider.crawl.questions.cluster_answers import JOINED, joined_count, joined_domains
 from outrider.engine.messages import OutcomeBody
 from outrider.errors import SettingsError, UnreachableError
 from outrider.install_hints import install_command
@@ -110,6 +110,11 @@ class ClusterQuestions:
             found += answer["codes"]
             links += answer["links"]
         return {"codes": found, "links": links}
+
+    def fullest_domains(self, partitions: Collection[int], limit: int) -> list[dict[str, Any]]:
+        """Returns the domains of some partitions with the most queued URLs. Raises as `ask`."""
+        found: list[dict[str, Any]] = joined_domains(self._answers("domains", {"limit": limit}, partitions))["rows"]
+        return found[:limit]
 
     # -- whom to ask --------------------------------------------------------------------------------------------------
 

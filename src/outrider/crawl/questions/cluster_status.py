@@ -1,65 +1,105 @@
-"""`outrider status FILE`: the counts of a cluster, from what its nodes tell each other."""
+"""`outrider status FILE`: the counts of a cluster, from the messages of its nodes, and its fullest domains."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from contextlib import closing
 from typing import Any, Final
 
 import msgspec
 
-from outrider.clock import rfc3339, wall
-from outrider.cluster.description import read_cluster_file
+from outrider.clock import Instant, rfc3339, wall
+from outrider.cluster.description import ClusterManifest, read_cluster_file
 from outrider.cluster.kafka import Brokers
 from outrider.cluster.node import COUNTED
 from outrider.cluster.words import NodeMessage, PartitionCounts
 from outrider.crawl.output.cluster_objects import ClusterObjects, read_manifest
 from outrider.crawl.output.summary import counted
+from outrider.crawl.questions.cluster_queries import ClusterQuestions
+from outrider.errors import OutriderError
 from outrider.install_hints import install_command
-from outrider.limits import MICROSECONDS, TENURE_SECONDS, WORDS_READ_RECORDS
+from outrider.limits import DOMAINS_SHOWN, MICROSECONDS, TENURE_SECONDS, WORDS_READ_RECORDS
 
 _SILENT_SECONDS: Final = 3 * TENURE_SECONDS
 
 
-def cluster_status(path: str) -> dict[str, Any]:
-    """Returns the status of the cluster in a file. Raises SettingsError, UnreachableError, DamagedStoreError."""
-    file = read_cluster_file(path)
-    manifest = read_manifest(ClusterObjects(file.objects), file)
-    brokers = Brokers(file, client="outrider-status", install=install_command("cluster"))
-    nodes: dict[str, NodeMessage] = {}
-    owners: dict[int, tuple[PartitionCounts, str]] = {}
-    try:
-        brokers.check_topics(manifest.partitions)
+class ClusterNews:
+    """The newest messages of the nodes of a cluster: by node, and for each partition its counts and its owner."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, NodeMessage] = {}
+        self.owners: dict[int, tuple[PartitionCounts, str]] = {}
+
+    def read(self, brokers: Brokers) -> None:
+        """Reads the newest part of the topic `words`. Raises UnreachableError."""
         at = max(0, brokers.ends("words", [0])[0] - WORDS_READ_RECORDS)
         words = brokers.records("words")
         while records := words.read(at):
             for offset, octets in records:
                 at = offset + 1
                 try:
-                    told = msgspec.json.decode(octets, type=NodeMessage)
+                    self.add(msgspec.json.decode(octets, type=NodeMessage))
                 except (msgspec.DecodeError, UnicodeDecodeError):
                     continue  # of another program
-                nodes[told.node] = told
-                for one in told.counts:
-                    if one.partition not in owners or one.epoch >= owners[one.partition][0].epoch:
-                        owners[one.partition] = one, told.node
-    finally:
-        brokers.close()
-    now = wall()
+
+    def add(self, message: NodeMessage) -> None:
+        """Takes a message."""
+        self.nodes[message.node] = message
+        for one in message.counts:
+            if one.partition not in self.owners or one.epoch >= self.owners[one.partition][0].epoch:
+                self.owners[one.partition] = one, message.node
+
+    def running(self, now: Instant) -> set[str]:
+        """Returns the nodes that run."""
+        since = now - int(_SILENT_SECONDS * MICROSECONDS)
+        return {name for name, one in self.nodes.items() if not one.ended and one.at > since}
+
+    def partitions_of(self, nodes: Collection[str]) -> list[int]:
+        """Returns the partitions of some nodes."""
+        return sorted(number for number, (_, owner) in self.owners.items() if owner in nodes)
+
+
+def cluster_status(path: str) -> dict[str, Any]:
+    """Returns the status of the cluster in a file. Raises SettingsError, UnreachableError, DamagedStoreError."""
+    file = read_cluster_file(path)
+    manifest = read_manifest(ClusterObjects(file.objects), file)
+    with closing(Brokers(file, client="outrider-status", install=install_command("cluster"))) as brokers:
+        brokers.check_topics(manifest.partitions)
+        return status_from(brokers, ClusterQuestions(file, manifest, brokers), manifest)
+
+
+def status_from(brokers: Brokers, questions: ClusterQuestions, manifest: ClusterManifest) -> dict[str, Any]:
+    """Returns the status of a cluster. Raises UnreachableError."""
+    news = ClusterNews()
+    news.read(brokers)
+    running = news.running(wall())
     return {
         "cluster": manifest.name,
         "partitions": manifest.partitions,
-        "known": len(owners),
-        "urls": {name: sum(one.numbers.get(name, 0) for one, _ in owners.values()) for name in COUNTED},
+        "known": len(news.owners),
+        "urls": {name: sum(one.numbers.get(name, 0) for one, _ in news.owners.values()) for name in COUNTED},
+        **_fullest_domains(questions, news.partitions_of(running)),
         "nodes": [
             {
                 "node": name,
-                "runs": not told.ended and now - told.at < _SILENT_SECONDS * MICROSECONDS,
-                "told_at": rfc3339(told.at),
-                "partitions": sorted(number for number, (_, owner) in owners.items() if owner == name),
+                "runs": name in running,
+                "told_at": rfc3339(one.at),
+                "partitions": news.partitions_of([name]),
             }
-            for name, told in sorted(nodes.items())
+            for name, one in sorted(news.nodes.items())
         ],
     }
+
+
+def _fullest_domains(questions: ClusterQuestions, partitions: list[int]) -> dict[str, Any]:
+    """Returns the domains with the most queued URLs of these partitions, or why they are not known: the counts of the
+    other fields are known also if a node does not answer."""
+    if not partitions:
+        return {"domains": None, "domains_missing": "no node runs"}
+    try:
+        return {"domains": questions.fullest_domains(partitions, DOMAINS_SHOWN), "domains_missing": ""}
+    except OutriderError as error:
+        return {"domains": None, "domains_missing": error.facts}
 
 
 def cluster_status_lines(found: dict[str, Any], path: str) -> Iterator[str]:
@@ -72,6 +112,7 @@ def cluster_status_lines(found: dict[str, Any], path: str) -> Iterator[str]:
     yield f"parked      {urls['parked']:,}"
     if urls["in_transit"]:
         yield f"in transit  {urls['in_transit']:,} links between partitions"
+    yield from _domain_lines(found)
     for node in found["nodes"]:
         state = "runs" if node["runs"] else f"silent since {node['told_at']}"
         yield f"node        {node['node']}: {state}, {counted(len(node['partitions']), 'partition')}"
@@ -80,3 +121,12 @@ def cluster_status_lines(found: dict[str, Any], path: str) -> Iterator[str]:
         yield f"unknown     {counted(missing, 'partition')}: no node has told about them lately"
     if not any(node["runs"] for node in found["nodes"]):
         yield f"no node runs; start one: outrider crawl --cluster {path} -o DIR"
+
+
+def _domain_lines(found: dict[str, Any]) -> Iterator[str]:
+    if found["domains"] is None:
+        if found["domains_missing"] != "no node runs":  # the last line says that
+            yield f"domains     not known: {found['domains_missing']}"
+        return
+    for row in found["domains"]:
+        yield f"  {row['queued']:>9,} queued of {row['domain']}"

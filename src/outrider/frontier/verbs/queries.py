@@ -20,6 +20,7 @@ from outrider.frontier.verbs import arguments, host_lists, statuses
 from outrider.frontier.verbs.census import Census, ScheduleCounts, robots_counts, schedule_counts, waits
 from outrider.frontier.verbs.deciding import Core, Part
 from outrider.frontier.verbs.discovering import Discovering
+from outrider.frontier.verbs.domain_counts import fullest_domains
 from outrider.frontier.verbs.explaining import idle
 from outrider.frontier.verbs.leasing import Leasing
 from outrider.frontier.verbs.listing import (
@@ -182,6 +183,10 @@ class Queries(Part):
     ) -> Generator[None, None, ListPage[tuple[RobotsStatus, bytes]]]:
         """Returns a piece of the list of robots.txt files with their bodies. It yields between its steps."""
         return host_lists.list_robots_files(self.tables, after, bytes_max)
+
+    def fullest_domains(self, limit: int) -> Generator[None, None, list[tuple[str, int]]]:
+        """Returns the domains with the most queued URLs, and their numbers. It yields between its steps."""
+        return fullest_domains(self.tables, arguments.rows(limit))
 
     def _filter(self, state: str | None, host: str | None, crawl: str | None, key: str | None) -> UrlFilter:
         number = state_number(state)
