@@ -42,15 +42,17 @@ class Nodes:
         file.write_text(f'name = "{self.name}"\nkafka = "{kafka}"\nobjects = "{self.objects}"\n')
         return file
 
-    def start(self, name, *seeds, file=None):
-        """Starts a node. seeds: also other words of its command."""
+    def start(self, name, *seeds, file=None, **surroundings):
+        """Starts a node. seeds: also other words of its command. surroundings: more variables of its environment."""
         words = command(
             "crawl", *seeds, "--cluster", file or self.file, "-o", self.folder / name,
             "--hosts", self.served.hosts_file, "--delay", str(DELAY), "--delay-factor", "0", "--no-sitemaps",
             *self.options,
         )  # fmt: skip
         with (self.folder / f"{name}.err").open("ab") as log:
-            self.running[name] = subprocess.Popen(words, env=self.environment, stdin=subprocess.DEVNULL, stderr=log)
+            self.running[name] = subprocess.Popen(
+                words, env={**self.environment, **surroundings}, stdin=subprocess.DEVNULL, stderr=log
+            )
 
     def end(self):
         """Ends all nodes. Pytest shows their last messages if the test failed."""

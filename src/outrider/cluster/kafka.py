@@ -17,7 +17,9 @@ from outrider.errors import DamagedStoreError, ForeignStoreError, SettingsError,
 from outrider.limits import CHANGELOG_READ_BYTES, KAFKA_READ_RECORDS, KAFKA_SECONDS_MAX
 
 _KEPT: Final = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
-"""The settings of each topic: Kafka itself drops nothing."""
+"""Settings of each topic: Kafka itself drops nothing."""
+_TAKEN: Final = {"message.timestamp.type": "LogAppendTime"}
+"""Settings of each topic: with the time of the sender Kafka refuses the records of a clock that is an hour fast."""
 _REPLICAS_WANTED: Final = 3
 _POLL_SECONDS: Final = 0.1
 
@@ -69,7 +71,7 @@ class Brokers:
             name = self.file.topic(which)
             found = known.topics.get(name)
             if found is None or found.error is not None:
-                config = {**_KEPT, "min.insync.replicas": str(max(1, replicas - 1))}
+                config = {**_KEPT, **_TAKEN, "min.insync.replicas": str(max(1, replicas - 1))}
                 new.append(
                     self._library.admin.NewTopic(
                         name, num_partitions=counts[which], replication_factor=replicas, config=config
@@ -91,7 +93,7 @@ class Brokers:
         self.check_topics(partitions)
 
     def check_topics(self, partitions: int) -> None:
-        """Checks that the topics of a cluster are there and keep all records. Raises SettingsError,
+        """Checks that the topics of a cluster are there, take all records and keep them. Raises SettingsError,
         UnreachableError."""
         admin = self._administrator()
         end = time.monotonic() + KAFKA_SECONDS_MAX
@@ -111,14 +113,20 @@ class Brokers:
             raise ForeignStoreError(
                 f"the topic {self.file.topic('facts')} has {found} partitions, but the cluster has {partitions}"
             )
-        for which in ("facts", "urls"):
+        for which in TOPICS:
             config = self._settings_of(self.file.topic(which), end)
-            for name, wanted in _KEPT.items():
-                if config[name].value != wanted:
-                    raise SettingsError(
-                        f"the topic {self.file.topic(which)} has {name}={config[name].value}, so Kafka would drop "
-                        f"records that are needed; set {name}={wanted}"
-                    )
+            self._check_setting(which, config, _TAKEN, "refuse records of a machine whose clock is fast")
+            if which in ("facts", "urls"):
+                self._check_setting(which, config, _KEPT, "drop records that are needed")
+
+    def _check_setting(self, which: str, config: Any, settings: Mapping[str, str], would: str) -> None:
+        for name, wanted in settings.items():
+            if config[name].value != wanted:
+                topic = self.file.topic(which)
+                raise SettingsError(
+                    f"the topic {topic} has {name}={config[name].value}, so Kafka would {would}; set {name}={wanted} "
+                    f"with `kafka-configs.sh --alter --topic {topic} --add-config {name}={wanted}`"
+                )
 
     def _settings_of(self, topic: str, end: float) -> Any:
         """Returns the settings of a topic. A new topic is not known to all brokers at once: tries until `end`."""
