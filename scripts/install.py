@@ -23,6 +23,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 import zipfile
 from pathlib import Path
@@ -51,6 +52,7 @@ SERVERS = {  # the programs that tests/servers starts -> their packages in Debia
     "promtool": "prometheus",
     "unshare": "util-linux",
 }
+SCRAPY_TESTED = ("2.18", "2.19")  # requirements/scrapy-*.txt: the oldest and the newest that is supported
 STAMP = "outrider-install.json"
 ROOT = Path(os.path.abspath(__file__)).parent.parent
 
@@ -459,11 +461,34 @@ def install_beside(root, name, what, more=()):
 def install_servers(root):
     """Installs the servers and browsers that `make test-servers` starts, from Debian's packages, if PATH lacks them and
     this user may install. None of them starts by itself. Tests of a missing program are skipped, and say so. Other
-    crawlers are installed into `.venv-peers`, together with Outrider, and tools of web archives into `.venv-judges`."""
+    crawlers are installed into `.venv-peers`, together with Outrider, the tests of Scrapy into `target/scrapy`, and
+    tools of web archives into `.venv-judges`."""
     if install_beside(root, "peers", "the crawlers that use Outrider, or are compared with it", ["pyproject.toml"]):
         install_package(root, root / ".venv-peers")
+    for version in SCRAPY_TESTED:
+        install_scrapy_tests(root, version)
     install_judges(root)
     install_packages()
+
+
+def install_scrapy_tests(root, version):
+    """Unpacks a source distribution of Scrapy into target/scrapy/VERSION: its own tests are only there."""
+    place, lock = root / "target" / "scrapy" / version, root / "requirements" / f"scrapy-{version}.txt"
+    wanted = digest_of(root, [f"requirements/scrapy-{version}.txt"])
+    if read_stamp(place).get("dependencies") == wanted:
+        return
+    say(f"Fetching the tests of Scrapy {version} ...")
+    shutil.rmtree(place, ignore_errors=True)
+    with tempfile.TemporaryDirectory() as folder:
+        command = [str(root / ".venv-peers" / "bin" / "python"), "-m", "pip", "download", "--quiet", "--no-deps"]
+        options = ["--disable-pip-version-check", "--no-binary", "scrapy", "--require-hashes", "-d", folder]
+        if subprocess.run([*command, *options, "-r", str(lock)], check=False).returncode != 0:
+            raise InstallError(f"pip could not fetch {lock.name}; its output is above.")
+        (archive,) = Path(folder).glob("*.tar.gz")
+        with tarfile.open(archive) as content:
+            content.extractall(folder, filter="data")
+        shutil.copytree(archive.with_name(archive.name.removesuffix(".tar.gz")), place)
+    write_stamp(place, {"dependencies": wanted})
 
 
 def install_judges(root):

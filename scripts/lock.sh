@@ -21,6 +21,8 @@ compile test.in -c runtime.txt -o test.txt
 compile image.in -c test.txt -o image.txt
 compile bench.in -c runtime.txt -o bench.txt
 compile peers.in -c bench.txt -o peers.txt
+compile --no-deps scrapy-2.18.in -o scrapy-2.18.txt
+compile --no-deps scrapy-2.19.in -o scrapy-2.19.txt
 compile judges.in -o judges.txt
 compile docs.in -o docs.txt
 compile wheels.in -o wheels.txt

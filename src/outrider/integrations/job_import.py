@@ -17,6 +17,7 @@ from outrider.integrations.stored_requests import (
     SINGLE,
     UnstorableError,
     check_identity,
+    crawl_of,
     link_of,
 )
 from outrider.journey import Link
@@ -49,28 +50,29 @@ def import_job(directory: str, job: str, spider: str) -> JobImported:
     found, source = JobImported(), JobDirectory(Path(job))
     with Frontier.open(directory, robots="caller") as frontier:
         check_identity(Path(directory), spider)
-        frontier.make_crawl(spider, unique="caller", order="lifo")
-        links = _links(source, spider, found)
+        crawl = crawl_of(spider)
+        frontier.make_crawl(crawl, unique="caller", order="lifo")
+        links = _links(source, crawl, found)
         while rows := list(islice(links, JOB_ROWS_PER_CALL)):
             found.codes.update(code.value for code in frontier.discover(rows))
         found.stopped, found.torn = source.stopped, source.torn
         if found.stopped:
             seen = source.seen()
             while some := list(islice(seen, JOB_ROWS_PER_CALL)):
-                found.seen += frontier.restore(_processed(spider, fingerprint) for fingerprint in some)
+                found.seen += frontier.restore(_processed(crawl, fingerprint) for fingerprint in some)
     return found
 
 
-def _processed(spider: str, fingerprint: bytes) -> dict[str, object]:
+def _processed(crawl: str, fingerprint: bytes) -> dict[str, object]:
     """Returns the record of a request of which only the fingerprint is known."""
     key = (FILTERED + fingerprint).hex()
-    return {"url": f"seen:{fingerprint.hex()}", "crawl": spider, "unique_key": key, "state": "done"}
+    return {"url": f"seen:{fingerprint.hex()}", "crawl": crawl, "unique_key": key, "state": "done"}
 
 
-def _links(source: JobDirectory, spider: str, found: JobImported) -> Iterator[Link]:
+def _links(source: JobDirectory, crawl: str, found: JobImported) -> Iterator[Link]:
     starts = count(1)
     for one in source.requests():
-        link = _link(one, spider, starts)
+        link = _link(one, crawl, starts)
         if isinstance(link, Link):
             yield link
             continue
@@ -79,7 +81,7 @@ def _links(source: JobDirectory, spider: str, found: JobImported) -> Iterator[Li
             found.faults.append((one.place, link))
 
 
-def _link(one: StoredRequest, spider: str, starts: Iterator[int]) -> Link | str:
+def _link(one: StoredRequest, crawl: str, starts: Iterator[int]) -> Link | str:
     """Returns the link of a request, or why it has none. Its key is its place, so that a repeated import adds none."""
     if one.values is None:
         return one.fault
@@ -87,6 +89,6 @@ def _link(one: StoredRequest, spider: str, starts: Iterator[int]) -> Link | str:
         key = SINGLE + hashlib.blake2b(one.place.encode("utf-8", "surrogateescape"), digest_size=16).digest()
         meta = one.values.get("meta")
         start = next(starts) if isinstance(meta, dict) and meta.get("is_start_request") else 0
-        return link_of(one.values, spider, key, start=start)
+        return link_of(one.values, crawl, key, start=start)
     except (UnstorableError, ValueError, TypeError) as error:
         return str(error)

@@ -23,12 +23,11 @@ from pathlib import Path
 from typing import Any, Final
 
 try:
-    import scrapy
+    from scrapy import Request, signals
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
         "outrider.integrations.scrapy needs Scrapy, which is not installed; run pip install 'outrider[scrapy]'"
     ) from error
-from scrapy import Request, signals
 from scrapy.core.scheduler import BaseScheduler
 from scrapy.dupefilters import BaseDupeFilter
 from scrapy.utils.job import job_dir
@@ -39,7 +38,7 @@ from outrider import kernels
 from outrider.clock import elapsed, seconds, wall
 from outrider.errors import OutriderError, SettingsError, UnreachableError
 from outrider.fetch.failures import retry_after_seconds
-from outrider.integrations.scrapy_engine import Engine, check_version
+from outrider.integrations.scrapy_engine import Engine, check_version, fingerprinter_of, is_running
 from outrider.integrations.store_thread import AnyFrontier, Ended, Noted, StoreThread, left_in, opened
 from outrider.integrations.stored_requests import (
     FILTERED,
@@ -47,6 +46,7 @@ from outrider.integrations.stored_requests import (
     START,
     UnstorableError,
     check_identity,
+    crawl_of,
     link_of,
     values_of,
 )
@@ -60,6 +60,7 @@ from outrider.limits import (
 )
 
 logger = logging.getLogger(__name__)
+_filter_logger = logging.getLogger("scrapy.dupefilters")  # users filter its lines by this name
 
 SCHEDULER: Final = "outrider.integrations.scrapy.Scheduler"
 DUPEFILTER: Final = "outrider.integrations.scrapy.DupeFilter"
@@ -94,7 +95,7 @@ class DupeFilter(BaseDupeFilter):  # type: ignore[misc]  # Scrapy is an extra, s
         """Logs and counts a request that was filtered, as Scrapy's own filter does."""
         if self.debug:
             told = {"request": request, "referer": referer_str(request)}
-            logger.debug(
+            _filter_logger.debug(
                 "Filtered duplicate request: %(request)s (referer: %(referer)s)", told, extra={"spider": spider}
             )
         elif not self._logged:
@@ -103,7 +104,7 @@ class DupeFilter(BaseDupeFilter):  # type: ignore[misc]  # Scrapy is an extra, s
                 "Filtered duplicate request: %(request)s - no more duplicates will be shown"
                 " (see DUPEFILTER_DEBUG to show all duplicates)"
             )
-            logger.debug(message, {"request": request}, extra={"spider": spider})
+            _filter_logger.debug(message, {"request": request}, extra={"spider": spider})
         spider.crawler.stats.inc_value("dupefilter/filtered")
 
 
@@ -210,6 +211,8 @@ class Scheduler(BaseScheduler):  # type: ignore[misc]  # as above
         self.settings = _Settings.of(crawler.settings)
         self._debug = crawler.settings.getbool("SCHEDULER_DEBUG")
         self.spider: Any = None
+        self._crawl = ""
+        self._fingerprinter: Any = None
         self._engine: Engine | None = None
         self._store: StoreThread | None = None
         self._frontier: AnyFrontier = None
@@ -237,19 +240,18 @@ class Scheduler(BaseScheduler):  # type: ignore[misc]  # as above
     def open(self, spider: Any) -> Any:
         """Opens the store. Raises SettingsError, StoreInUseError, UnreachableError and the other errors of a store."""
         self.spider = spider
-        if getattr(self.crawler.engine, "_slot", None) is not None or isinstance(
-            self.crawler.engine, scrapy.core.engine.ExecutionEngine
-        ):
+        self._crawl, self._fingerprinter = crawl_of(spider.name), fingerprinter_of(self.crawler)
+        if is_running(self.crawler):
             self._engine = Engine(self.crawler)
         self._frontier = self._opened(spider.name)
-        left = left_in(self._frontier, spider.name)
+        left = left_in(self._frontier, self._crawl)
         if left:
             logger.info(
                 "Resuming crawl (%(queuesize)d requests scheduled)", {"queuesize": left}, extra={"spider": spider}
             )
         self._store = StoreThread(
             self._frontier,
-            spider.name,
+            self._crawl,
             ahead=self.settings.ahead,
             per_queue=self.settings.per_queue,
             wake=self._wake,
@@ -288,20 +290,17 @@ class Scheduler(BaseScheduler):  # type: ignore[misc]  # as above
             ) from error
         try:
             if told.directory is not None:
-                check_identity(Path(told.directory), name, self._fingerprinter())
-            frontier.make_crawl(name, unique="caller", order="lifo")
+                kind = type(self._fingerprinter)
+                check_identity(Path(told.directory), name, f"{kind.__module__}.{kind.__qualname__}")
+            frontier.make_crawl(self._crawl, unique="caller", order="lifo")
             if told.per_domain > 1 and (told.delay or told.address is not None):
-                frontier.set_limit(told.per_domain, crawl=name)
+                frontier.set_limit(told.per_domain, crawl=self._crawl)
             if told.address is not None and told.delay:
-                frontier.set_delay(told.delay, crawl=name)
+                frontier.set_delay(told.delay, crawl=self._crawl)
         except BaseException:
             frontier.close()
             raise
         return frontier
-
-    def _fingerprinter(self) -> str:
-        kind = type(self.crawler.request_fingerprinter)
-        return f"{kind.__module__}.{kind.__qualname__}"
 
     def close(self, reason: str) -> Any:
         """Stores what is left, and closes the store."""
@@ -327,7 +326,7 @@ class Scheduler(BaseScheduler):  # type: ignore[misc]  # as above
         if failed:  # a question would wait for the server again
             self._frontier.close()
             return
-        left = left_in(self._frontier, self.spider.name)
+        left = left_in(self._frontier, self._crawl)
         self.stats.set_value("frontier/left", left)
         self._frontier.close(*(("finished",) if left == 0 and self.settings.address is None else ()))
 
@@ -352,7 +351,7 @@ class Scheduler(BaseScheduler):  # type: ignore[misc]  # as above
         """How many requests are scheduled, for programs that ask."""
         if self._store is not None and self._engine is None:
             self._write_alone(self._store)
-        return left_in(self._frontier, self.spider.name) + len(self._unstorable)
+        return left_in(self._frontier, self._crawl) + len(self._unstorable)
 
     def enqueue_request(self, request: Any) -> bool:
         """Notes a request. Returns False for one that is filtered."""
@@ -405,7 +404,7 @@ class Scheduler(BaseScheduler):  # type: ignore[misc]  # as above
         return request
 
     def _noted(self, request: Any, *, filtered: bool, starts: bool) -> Noted:
-        fingerprint = self.crawler.request_fingerprinter.fingerprint(request)
+        fingerprint = self._fingerprinter.fingerprint(request)
         start = next(self._start_numbers) if request.meta.get("is_start_request") else 0
         if filtered and isinstance(self.df, DupeFilter):
             unique = FILTERED + fingerprint
@@ -414,7 +413,7 @@ class Scheduler(BaseScheduler):  # type: ignore[misc]  # as above
             unique = START + self._starts[fingerprint].to_bytes(4, "big") + fingerprint
         else:
             unique = SINGLE + os.urandom(8) + fingerprint
-        link = link_of(self._values_of(request), self.spider.name, unique, start=start)
+        link = link_of(self._values_of(request), self._crawl, unique, start=start)
         return Noted(link, partial(self._answered, request))
 
     def _values_of(self, request: Any) -> dict[str, Any]:
@@ -472,7 +471,7 @@ class Scheduler(BaseScheduler):  # type: ignore[misc]  # as above
         if kind not in self._kinds and (self._debug or len(self._kinds) < 1_000):
             self._kinds.add(kind)
             logger.warning(
-                "Unable to store request: %(request)s - reason: %(reason)s - it stays in memory and is lost if the "
+                "Unable to serialize request: %(request)s - reason: %(reason)s - it stays in memory and is lost if the "
                 "process ends (stats being collected)",
                 {"request": request, "reason": error},
                 extra={"spider": self.spider},
@@ -539,7 +538,7 @@ class Scheduler(BaseScheduler):  # type: ignore[misc]  # as above
 
     def _set_slot(self, key: str) -> None:
         """Passes the entry of DOWNLOAD_SLOTS for a slot to the frontier."""
-        told, crawl = self.settings.slots.get(key), self.spider.name
+        told, crawl = self.settings.slots.get(key), self._crawl
         if told and self._store is not None:
             if "delay" in told:
                 self._store.order(lambda f: f.set_delay(float(told["delay"]), key, crawl=crawl))
@@ -572,7 +571,7 @@ class Scheduler(BaseScheduler):  # type: ignore[misc]  # as above
         key = request.meta.get("download_slot") or request.url.split("/")[2].rsplit("@", 1)[-1].split(":")[0]
         if self._delays.get(key) != delay:
             self._delays[key] = float(delay)
-            crawl = self.spider.name
+            crawl = self._crawl
             self._store.order(lambda f: f.set_delay(float(delay), key, crawl=crawl))
             self.stats.inc_value("frontier/crawl_delays")
 

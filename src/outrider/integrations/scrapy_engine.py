@@ -18,6 +18,7 @@ import scrapy
 from scrapy.core import downloader as downloader_module
 from scrapy.core.engine import ExecutionEngine
 from scrapy.core.scraper import Scraper
+from scrapy.utils.misc import build_from_crawler, load_object
 from scrapy.utils.reactor import is_reactor_installed
 
 from outrider.errors import SettingsError
@@ -45,6 +46,24 @@ def check_version() -> None:
             f"SCHEDULER outrider.integrations.scrapy.Scheduler needs Scrapy {SCRAPY_MIN[0]}.{SCRAPY_MIN[1]} or later, "
             f"and {scrapy.__version__} is installed: its engine lacks parts that are needed"
         )
+
+
+def is_running(crawler: Any) -> bool:
+    """Whether an engine of Scrapy runs this crawler. A program that calls a scheduler by itself needs none."""
+    try:
+        return isinstance(crawler.engine, ExecutionEngine)
+    except RuntimeError:  # from Scrapy 2.19 on, before the crawl starts
+        return False
+
+
+def fingerprinter_of(crawler: Any) -> Any:
+    """Returns what makes the fingerprints of requests. A crawler that has not started has none yet."""
+    try:
+        found = crawler.request_fingerprinter
+    except RuntimeError:  # as above
+        found = None
+    kind = crawler.settings["REQUEST_FINGERPRINTER_CLASS"]
+    return build_from_crawler(load_object(kind), crawler) if found is None else found
 
 
 def _code(kind: type, name: str, variable: str) -> CodeType:

@@ -12,8 +12,8 @@ import heapq
 import logging
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -270,7 +270,7 @@ class StoreThread:
         if len(leases):
             self._open.update(dict.fromkeys(leases.tokens, now + self._lease_seconds / 2))
             with self._changed:
-                for number, lease in enumerate(leases, -self.turns * self._ahead):
+                for number, lease in enumerate(in_turns(leases), -self.turns * self._ahead):
                     heapq.heappush(self.ready, (-lease.priority, number, lease))
                 self._events += 1
             return INTEGRATION_WAIT_SECONDS_MAX if len(leases) >= want else self._pause()
@@ -290,6 +290,16 @@ class StoreThread:
         if time.monotonic() >= self._full_at:
             logger.error("%s; the spider waits until there is room", error)
             self._full_at = time.monotonic() + 60.0
+
+
+def in_turns(leases: Iterable[Lease]) -> list[Lease]:
+    """Returns leases with the queues in turn: the first of each queue, then the second of each."""
+    places: Counter[str] = Counter()
+    ranked = []
+    for lease in leases:
+        ranked.append((places[lease.key], lease))
+        places[lease.key] += 1
+    return [lease for _, lease in sorted(ranked, key=lambda one: one[0])]
 
 
 def ready_seconds(frontier: AnyFrontier) -> float | None:

@@ -54,7 +54,13 @@ class UnstorableError(ValueError):
     """A request cannot be stored."""
 
 
-def link_of(values: Mapping[str, Any], spider: str, unique_key: bytes, *, start: int = 0) -> Link:
+def crawl_of(spider: str) -> str:
+    """Returns the name of the crawl of a spider: its own name. Every store has a crawl `default`, by URL; the spider of
+    this name gets another one."""
+    return "default-spider" if spider == "default" else spider
+
+
+def link_of(values: Mapping[str, Any], crawl: str, unique_key: bytes, *, start: int = 0) -> Link:
     """Returns the link of a request, with its octets. start: the number of a start request, from 1 on. Raises
     UnstorableError."""
     octets = packed(values)
@@ -62,7 +68,7 @@ def link_of(values: Mapping[str, Any], spider: str, unique_key: bytes, *, start:
     depth = meta.get("depth", 0)
     return Link(
         values["url"],
-        crawl=spider,
+        crawl=crawl,
         unique_key=unique_key,
         key=meta.get("download_slot"),
         priority=_rank(values.get("priority", 0), start),
