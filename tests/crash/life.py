@@ -10,14 +10,20 @@ import contextlib
 import json
 import os
 import random
+import signal
 import socket
 import sys
 import threading
 import time
+from collections.abc import Generator
 from typing import Any
 
+import pytest
+
+from model.world import keys_go_to_disk
 from outrider import Frontier, Link
 from outrider.errors import SettingsError, StoreError
+from outrider.frontier.stores.spilled_keys import SpilledKeys
 from outrider.journey import Outcome, Verdict
 
 HOSTS = 40
@@ -26,6 +32,8 @@ SETTINGS = {"delay": GAP_SECONDS, "delay_factor": 0}
 LONG_SECONDS, SHORT_SECONDS = 60.0, 0.3
 """How long leases live: only under a long one is a page visited, so that a busy machine ends no lease under a visit."""
 SAFE_SECONDS = 20.0
+WORK = {"a spill": "_write", "a merge": "_merge", "a larger filter": "_roll_over"}
+"""The methods in which seen keys on disk do their work, step by step."""
 
 
 def ticks() -> int:
@@ -40,6 +48,20 @@ def visit(port: int, host: str) -> None:
         line.recv(16)
 
 
+def die_within(work: str, steps: int) -> None:
+    """From now on the process ends by kill -9 once it has made this number of steps of a kind of `WORK`."""
+    whole = getattr(SpilledKeys, WORK[work])
+    left = iter(range(steps))
+
+    def cut(self: SpilledKeys, *of: Any) -> Generator[int, None, None]:
+        for done in whole(self, *of):
+            if next(left, None) is None:
+                os.kill(os.getpid(), signal.SIGKILL)
+            yield done
+
+    setattr(SpilledKeys, WORK[work], cut)
+
+
 class Life:
     """One process: its frontier, its journal, and the calls that it has to repeat or take over."""
 
@@ -48,6 +70,10 @@ class Life:
         self.round = int(order["round"])
         self.journal = os.open(order["journal"], os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self.calls_left = order.get("calls")
+        if order["spills"]:
+            keys_go_to_disk(pytest.MonkeyPatch())
+        if order["dies_within"]:
+            die_within(*order["dies_within"])
         self.frontier = Frontier.open(order["path"], settings=SETTINGS, seed=int(order["seed"]), robots="caller")
         self.note({"opened": self.frontier.opening.number, "fresh": self.frontier.opening.fresh})
 

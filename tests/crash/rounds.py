@@ -24,11 +24,12 @@ class Rounds:
     """A mould that makes lives, the site they visit, and the oracle that reads their journals."""
 
     def __init__(
-        self, store: Path, journals: Path, seed: int, *, threads: int = 3, rests: int = 3, hosts: int = HOSTS
-    ) -> None:
+        self, store: Path, journals: Path, seed: int, *, threads: int = 3, rests: int = 3, hosts: int = HOSTS,
+        spills: bool = False,
+    ) -> None:  # fmt: skip
         """rests: in how many of ten visits the frontier learns of their end before their outcome. hosts: how many its
-        URLs have."""
-        self.rests, self.hosts = rests, hosts
+        URLs have. spills: seen keys go to disk, a few at a time."""
+        self.rests, self.hosts, self.spills = rests, hosts, spills
         self.store = store
         self.journals = journals
         self.rng = random.Random(seed)
@@ -58,14 +59,17 @@ class Rounds:
             mould.wait(20)
             mould.stdout.close()
 
-    def live(self, end: Callable[[int], None], *, calls: int | None = None) -> int:
-        """One life: `end` gets its process id, and returns when it is dead or about to be. Its exit code."""
+    def live(
+        self, end: Callable[[int], None], *, calls: int | None = None, dies_within: tuple[str, int] | None = None
+    ) -> int:
+        """One life: `end` gets its process id, and returns when it is dead or about to be. Its exit code. dies_within:
+        as `life.die_within` takes it."""
         number, self.rounds = self.rounds, self.rounds + 1
         journal = self.journals / f"{number}.jsonl"
         order = {
             "path": str(self.store), "journal": str(journal), "port": self.site.port, "round": number,
             "seed": self.rng.randrange(1 << 30), "threads": self.threads, "calls": calls, "rests": self.rests,
-            "hosts": self.hosts,
+            "hosts": self.hosts, "spills": self.spills, "dies_within": dies_within,
             "inherited": self.oracle.inherited(number), "repeats": self.oracle.repeats(self.rng),
         }  # fmt: skip
         print(json.dumps(order), file=self._order, flush=True)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import partial
 from pathlib import Path
 
 import pytest
 
+from crash.life import WORK
 from crash.rounds import Rounds
 
 
@@ -49,3 +51,35 @@ def test_killed_after_requests_are_over_no_host_is_visited_before_its_gap_ends(t
 @pytest.mark.parametrize("seed", [101, 102])
 def test_killed_two_hundred_times_it_loses_nothing_leases_nothing_twice_and_visits_no_host_early(tmp_path, seed):
     killed(tmp_path, seed=seed, rounds=200)
+
+
+def killed_within(directory: Path, seed: int, deaths: int) -> None:
+    """Lives whose seen keys are on disk die within each kind of work on them, until each was the end of so many. Small
+    stores follow each other: a filter becomes larger only when the keys of its store double."""
+    died: Counter[str] = Counter()
+    for number in range(20 * deaths):
+        if min(died[work] for work in WORK) >= deaths:
+            return
+        folder = directory / str(number)
+        lives = Rounds(folder / "store", folder / "journals", seed + number, spills=True)
+        with lives.begun():
+            for _ in range(6):
+                work = min(WORK, key=lambda work: died[work])
+                code = lives.live(lambda _: None, calls=30, dies_within=(work, lives.rng.randrange(6)))
+                assert code in (-9, 0), f"seed {seed}: {lives.problems()}"
+                died[work] += code == -9
+                lives.oracle.look(lives.store, lives.rng)
+                assert [] == lives.problems(), f"seed {seed}, store {number}, round {lives.rounds}, {work}"
+        lives.oracle.drain(lives.store, lives.rng)
+        assert [] == lives.problems(), f"seed {seed}, store {number}"
+    raise AssertionError(f"it rarely died: {died}")
+
+
+def test_killed_within_work_on_seen_keys_it_knows_each_url(tmp_path):
+    killed_within(tmp_path, seed=5, deaths=1)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1_200)
+def test_killed_a_hundred_times_within_work_on_seen_keys_it_knows_each_url(tmp_path):
+    killed_within(tmp_path, seed=103, deaths=34)

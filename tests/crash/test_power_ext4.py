@@ -20,10 +20,10 @@ HOW = {"all is written first": 0, "the journal is written first": 1, "nothing is
 """Flags of FS_IOC_SHUTDOWN."""
 
 
-def cut_again_and_again(directory: Path, seed: int, how: int, rounds: int) -> None:
+def cut_again_and_again(directory: Path, seed: int, how: int, rounds: int, *, spills: bool = False) -> None:
     with ext4(directory) as disk:
         store = disk.place / "store"
-        lives = Rounds(store, directory / "journals", seed)
+        lives = Rounds(store, directory / "journals", seed, spills=spills)
         with lives.begun():
             for _ in range(rounds):
                 disk.mount()
@@ -60,6 +60,13 @@ def test_answered_calls_survive_a_power_cut_of_a_real_file_system(tmp_path, how)
 @pytest.mark.parametrize("how", list(HOW))
 def test_answered_calls_survive_forty_power_cuts_of_a_real_file_system(tmp_path, how):
     cut_again_and_again(tmp_path, seed=10 + HOW[how], how=HOW[how], rounds=40)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1_200)
+@pytest.mark.parametrize("how", list(HOW))
+def test_answered_calls_survive_power_cuts_while_seen_keys_are_on_disk(tmp_path, how):
+    cut_again_and_again(tmp_path, seed=20 + HOW[how], how=HOW[how], rounds=12, spills=True)
 
 
 def test_a_file_that_was_not_synced_does_not_survive_such_a_power_cut(tmp_path):

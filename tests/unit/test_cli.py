@@ -313,3 +313,12 @@ def test_a_terminal_must_confirm_the_owner_of_the_sites_before_robots_txt_is_ign
     assert {"obey_robots": False, "own_sites": own} == asked_twice({"obey_robots": False})
     assert "your own?" in capsys.readouterr().err
     assert [{"obey_robots": True}, {}] == [asked_twice({"obey_robots": True}), asked_twice({})]
+
+
+@pytest.mark.parametrize("size", ["63M", "1", "much", "1.5G"])
+def test_memory_that_does_not_suffice_is_refused_with_the_least_that_does(capsys, tmp_path, size):
+    """Before any request: the folder of the crawl is not made."""
+    output = tmp_path / "out"
+    assert 2 == cli.run(["crawl", "http://nowhere.invalid/", "-o", str(output), "--memory", size])
+    told = capsys.readouterr().err
+    assert (True, True, False) == ("memory" in told, "at least 64M" in told, output.exists())

@@ -7,7 +7,8 @@ import pytest
 
 from limiting import set_limits
 from model.world import World, keys_go_to_disk, recount
-from outrider import kernels
+from outrider import Frontier, kernels
+from outrider.crawl.orders.store_repair import repair, verify
 from outrider.crawl.setup.options import CrawlOptions
 from outrider.errors import DamagedStoreError, SettingsError
 from outrider.frontier.state.seen import SeenSet
@@ -15,6 +16,7 @@ from outrider.frontier.stores.spilled_keys import SpilledKeys
 from outrider.kernels.card_layout import HEAD
 from outrider.kernels.key_pages import PAGE_BYTES
 from outrider.sim.disk import FaultyFiles
+from outrider.storage.files import Directory
 from outrider.storage.memory import MemoryFiles
 from served import Served
 
@@ -144,6 +146,57 @@ def test_a_full_disk_delays_the_writing_and_loses_nothing(small):
     assert all(found(keys, drawn(1_000, seed=step)).all() for step in range(1, 40))
 
 
+def test_writes_and_merges_that_find_no_room_are_made_later(small):
+    """Each addition finds room for some further pages, so the disk is full at any place of a run or of a merge."""
+    files, draw = FaultyFiles(), np.random.default_rng(1)
+    keys = spilled(files, keys=drawn(3_000, seed=0))
+    delayed = 0
+    for step in range(1, 60):
+        files.capacity_bytes = files.used_bytes() + int(draw.integers(12)) * PAGE_BYTES
+        keys.add(*drawn(400, seed=step))
+        delayed += len(keys.runs) > 4
+        assert found(keys, drawn(400, seed=step // 2 or 1)).all()
+        assert not found(keys, drawn(400, seed=1_000 + step)).any()
+    assert delayed, "merges waited"
+    files.capacity_bytes = None
+    for step in range(60, 100):
+        keys.add(*drawn(400, seed=step))
+    assert len(keys.runs) < 8
+    assert found(keys, drawn(3_000, seed=0)).all()
+    assert all(found(keys, drawn(400, seed=step)).all() for step in range(1, 100))
+    keys.close()
+    assert [] == files.names()
+
+
+def ten_times_as_many(files, made_for):
+    """A filter made for some keys has ten times as many in the end. Returns the share that it does not deny, and the
+    bytes a key that all needed at most."""
+    keys = spilled(files, keys=drawn(made_for // 2, seed=0), bytes_max=60 * made_for)
+    most = 0
+    for step in range(1, 100):
+        keys.add(*drawn(made_for // 10, seed=step))
+        most = max(most, keys.statistics()["bytes"])
+    assert found(keys, drawn(made_for // 2, seed=0)).all()
+    assert all(found(keys, drawn(made_for // 10, seed=step)).all() for step in range(1, 100))
+    wrong = sum(np.count_nonzero(found(keys, drawn(made_for, seed=200 + step))) for step in range(5))
+    told = keys.statistics()
+    assert (0, True) == (wrong, told["rolled_over"] > 1)
+    return told["filter_false"] / (told["filter_false"] + told["filter_denied"]), most / 10 / made_for
+
+
+def test_a_filter_that_gets_ten_times_the_keys_it_was_made_for_becomes_larger(small):
+    rate, _ = ten_times_as_many(MemoryFiles(), 10_000)
+    assert rate <= 0.01
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_a_filter_made_for_a_million_keys_gets_ten_million(tmp_path):
+    rate, per_key = ten_times_as_many(Directory(tmp_path), 1_000_000)
+    assert rate <= 0.01
+    assert per_key <= 6, "the limit, also while a larger filter is filled"
+
+
 def test_a_damaged_page_is_named_with_file_and_byte(small):
     files = MemoryFiles()
     keys = spilled(files, keys=drawn(3_000, seed=0))
@@ -260,6 +313,25 @@ def test_a_damaged_file_of_keys_stops_the_store_and_the_next_opening_makes_it_an
     world.kill()
     assert {"known"} == {str(code) for code in world.discover(*urls)}
     assert [] == recount(world.frontier)
+
+
+def test_repair_of_a_store_with_damaged_files_of_keys_makes_them_anew(monkeypatch, tmp_path):
+    """After a crash they are no part of the store: the ledger has all that is in them."""
+    keys_go_to_disk(monkeypatch)
+    store, urls = tmp_path / "store", [f"http://h{number % 7}.com/{number}" for number in range(60)]
+    with Frontier.open(store, robots="caller") as frontier:
+        for url in urls:
+            frontier.discover([url])
+        left = {path.name: path.read_bytes() for path in store.glob("seen-*.tail")}
+    assert left
+    for name, data in left.items():
+        (store / name).write_bytes(data[:100] + b"damaged" + data[107:])
+    assert (True, (), True) == (verify(str(store)).ok, repair(str(store)).losses, verify(str(store)).ok)
+    with Frontier.open(store, robots="caller") as frontier:
+        assert {"known"} == {str(code) for url in urls for code in frontier.discover([url])}
+        frontier.discover([f"http://h1.com/newer{number}" for number in range(60)])
+        assert frontier.statistics()["structures"]["seen"]["runs"]
+        assert not any(b"damaged" in path.read_bytes() for path in store.glob("seen-*.tail"))
 
 
 def test_a_server_shows_the_rate_of_the_filter_once_there_is_one(monkeypatch):

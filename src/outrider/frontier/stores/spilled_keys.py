@@ -58,7 +58,8 @@ class SpilledKeys:
         self._removed = kernels.FingerprintSet()  # keys that runs may still have
         self._frozen: kernels.FingerprintSet | None = keys
         self._runs: list[KeyRun] = []
-        self._filter = self._new_filter(len(keys))
+        self._filter = kernels.BlockedBloom(self._lines(len(keys), beside=0), SEEN_FILTER_HASHES)
+        self._larger: kernels.BlockedBloom | None = None  # that is filled to replace it
         self._unremoved: list[KeyRun] = []
         self._work: Generator[int, None, None] | None = None  # what is written, merged or filled in; yields keys
         self._work_left = 0  # about how many keys it has before it
@@ -214,11 +215,15 @@ class SpilledKeys:
 
     def _roll_over(self) -> Generator[int, None, None]:
         """Fills a larger filter from the runs, and then replaces the old one."""
-        larger = self._new_filter(sum(map(len, self._runs)))
-        for run in list(self._runs):
-            for slots, prints in run.read():
-                larger.add(slots, prints)
-                yield len(slots)
+        keys = sum(map(len, self._runs))
+        larger = self._larger = kernels.BlockedBloom(self._larger_lines(keys), SEEN_FILTER_HASHES)
+        try:
+            for run in list(self._runs):
+                for slots, prints in run.read():
+                    larger.add(slots, prints)
+                    yield len(slots)
+        finally:
+            self._larger = None
         self._filter = larger
         self._denied = self._false = self._looked_up = 0
         self.rolled_over += 1
@@ -226,15 +231,17 @@ class SpilledKeys:
     def _filter_is_full(self) -> bool:
         """Whether the filter has more keys than it was made for, and a larger one has room."""
         bits, keys = self._filter.statistics()["bits"], len(self._filter)
-        return keys * SEEN_FILTER_BITS > bits and self._lines(keys) * _LINE_BITS > 3 * bits // 2
+        return keys * SEEN_FILTER_BITS > bits and self._larger_lines(keys) * _LINE_BITS > 3 * bits // 2
 
-    def _lines(self, keys: int) -> int:
-        """The lines of a filter for twice as many keys, as far as the memory suffices."""
+    def _larger_lines(self, keys: int) -> int:
+        return self._lines(keys, beside=self._filter.statistics()["bytes"])
+
+    def _lines(self, keys: int, *, beside: int) -> int:
+        """The lines of a filter for twice as many keys, as far as the memory suffices. A filter may use half of it, and
+        together with the bytes of the one that it replaces three quarters: new keys need the rest."""
         wanted = 2 * max(keys, SEEN_FRESH_KEYS_MIN) * SEEN_FILTER_BITS // _LINE_BITS
-        return max(1, min(wanted, max(self.bytes_max, 2 * SEEN_FRESH_KEYS_MIN) // 2 * 8 // _LINE_BITS))
-
-    def _new_filter(self, keys: int) -> kernels.BlockedBloom:
-        return kernels.BlockedBloom(self._lines(keys), SEEN_FILTER_HASHES)
+        memory = max(self.bytes_max, 2 * SEEN_FRESH_KEYS_MIN)
+        return max(1, min(wanted, min(memory // 2, 3 * memory // 4 - beside) * 8 // _LINE_BITS))
 
     # ------------------------------------------------------------------------------------------------ its size
 
@@ -247,9 +254,10 @@ class SpilledKeys:
         filter_ = self._filter.statistics()
         in_memory = [self._fresh, self._removed, *([self._frozen] if self._frozen is not None else [])]
         sets = sum(one.statistics()["bytes"] for one in in_memory)
+        larger = self._larger.statistics()["bytes"] if self._larger is not None else 0
         return {
             "keys": len(self),
-            "bytes": sets + filter_["bytes"] + sum(run.memory_bytes for run in self._runs),
+            "bytes": sets + filter_["bytes"] + larger + sum(run.memory_bytes for run in self._runs),
             "disk_bytes": sum(run.disk_bytes for run in self._runs),
             "runs": len(self._runs),
             "filter_bits": filter_["bits"],
