@@ -238,18 +238,18 @@ def test_a_storage_that_refuses_to_delete_is_named_once_and_the_crawl_goes_on(tm
 
 def test_links_are_deleted_up_to_the_place_that_the_store_has_noted_and_no_further(tmp_path):
     one = OnePartition(tmp_path / "one", TrimmedTopic(), MemoryObjects())
-    store, place = one.open(), one.node._places[0]
+    store, place = one.open(), one.node._links._places[0]
     place.received = 7
-    one.node._trim_links(0)
+    one.node._links.trim(0)
     assert [] == one.links_trimmed  # received, and not noted: the next owner receives them again
-    one.node._note_received(store)
+    one.node._links.note_received(store)
     place.received = 9
     for _ in range(2):
-        one.node._trim_links(0)
+        one.node._links.trim(0)
     assert [7] == one.links_trimmed
     assert b"7" == store.frontier.watermarks()["links"]
-    one.node._note_received(store)
-    one.node._trim_links(0)
+    one.node._links.note_received(store)
+    one.node._links.trim(0)
     assert [7, 9] == one.links_trimmed
     store.owned.give_up()
 
@@ -260,10 +260,10 @@ def test_a_node_that_wakes_after_the_new_owner_has_deleted_links_has_lost_its_cl
     store = one.open()
     one.node._brokers.records = lambda which, number: SimpleNamespace(read=dropped)
     with pytest.raises(DamagedStoreError, match="dropped"), one.node.stores.may_be_lost(store):
-        one.node._receive_for(store)  # its claim counts: another program has deleted them
+        one.node._links.receive_for(store)  # its claim counts: another program has deleted them
     again = OnePartition(tmp_path / "again", topic, objects).open()
     with pytest.raises(ClaimLostError):
-        one.node._receive_for(store)
+        one.node._links.receive_for(store)
     assert not store.holds()
     store.owned.drop()
     again.owned.give_up()

@@ -11,6 +11,7 @@ count and who owns the partition, so membership of nodes is only advice.
     owning.py          claims a partition, and opens its store
     kafka.py           topics, records and the group of nodes, in Kafka
     links.py           links between partitions, and from other programs
+    link_transport.py  carries links from own stores to the topic, and from there to own stores
     stores.py          the stores of a node as one frontier
     served_stores.py   the same for a node whose pages are fetched by workers
     page_shares.py     a limit of pages of the whole crawl, divided among partitions

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -21,7 +21,8 @@ from outrider.clock import elapsed, wall
 from outrider.cluster.answering import Answering
 from outrider.cluster.description import ClusterManifest
 from outrider.cluster.kafka import Brokers, Membership
-from outrider.cluster.links import Parcel, Refused, packed_parcels, send_links, unpacked
+from outrider.cluster.link_transport import LinkTransport
+from outrider.cluster.links import send_links
 from outrider.cluster.owning import Claimed, claim, make_ready, open_store
 from outrider.cluster.page_shares import PageShares
 from outrider.cluster.rate_shares import SHARE_REST, RateShares
@@ -34,27 +35,21 @@ from outrider.errors import (
     ClaimRefusedError,
     ClosedError,
     DamagedStoreError,
-    OutriderError,
     SettingsError,
-    StoreError,
     StoreFailedError,
     UnreachableError,
 )
 from outrider.journey import Link
 from outrider.limits import (
     CLUSTER_STORES_AT_ONCE,
-    LINKS_CARRIED_AT_ONCE,
     NODE_COUNT_SECONDS,
     NODE_LEAVE_SECONDS_MAX,
     NODE_LISTEN_SECONDS,
     NODE_SNAPSHOT_SECONDS,
-    SLOTS,
     TENURE_SECONDS,
 )
 from outrider.storage.files import Directory
 
-_LINKS: Final = "links"
-"""The name of the place up to which a store has received links."""
 _STEP_SECONDS: Final = 0.05
 AT_LIMIT: Final = "at_limit"
 """The number that is 1 for a partition that may fetch no more page."""
@@ -88,18 +83,12 @@ class NodeWatcher(Protocol):
 @dataclass(slots=True)
 class _PartitionState:
     """The state of one partition on a node. wanted: whether it should own it. busy: a thread works on that.
-    received: the offset of `urls` up to which it has received links; noted: what its store says about that, changed
-    under `noting`; trimmed: the offset before which this node has deleted the records. snapshot_lsn and
-    snapshot_position: where the newest snapshot of this node begins, in the log and in the topic."""
+    snapshot_lsn and snapshot_position: where the newest snapshot of this node begins, in the log and in the topic."""
 
     wanted: bool = False
     busy: bool = False
     snapshot_lsn: int = -1
     snapshot_position: int = 0
-    received: int = 0
-    noted: int = 0
-    noting: threading.Lock = field(default_factory=threading.Lock)
-    trimmed: int = 0
     failed_until: float = 0.0
 
 
@@ -142,13 +131,13 @@ class ClusterNode:
         self._works = ThreadPoolExecutor(CLUSTER_STORES_AT_ONCE, thread_name_prefix="outrider-claims")
         self._threads: list[threading.Thread] = []
         self._round = 0
-        self._told: dict[int, PartitionCounts] = {}
+        self._partition_counts: dict[int, PartitionCounts] = {}
         self._nodes: dict[str, float] = {}
+        self._links = LinkTransport(manifest, brokers, self.stores, applied=self._applied, say=self._say)
         self._answering = Answering(brokers, self.stores, name, self._hear)
         self._last_sum: tuple[object, ...] = ()
         self._not_deleted = ""
         self.failure: BaseException | None = None
-        self._size = SLOTS // manifest.partitions
         self._membership: Membership | None = None
 
     # -- from outside -------------------------------------------------------------------------------------------------
@@ -172,9 +161,9 @@ class ClusterNode:
 
     def totals(self) -> dict[str, int]:
         """Returns the sums of the newest counts of all partitions that are known, and `partitions`, how many."""
-        told = dict(self._told)
-        total = {name: sum(one.numbers.get(name, 0) for one in told.values()) for name in COUNTED}
-        return {**total, "partitions": len(told), "nodes": len(self._nodes_alive())}
+        newest = dict(self._partition_counts)
+        total = {name: sum(one.numbers.get(name, 0) for one in newest.values()) for name in COUNTED}
+        return {**total, "partitions": len(newest), "nodes": len(self._nodes_alive())}
 
     @property
     def is_settled(self) -> bool:
@@ -183,7 +172,7 @@ class ClusterNode:
 
     def at_limit(self) -> bool:
         """Whether a partition has ended at the limit of pages."""
-        return any(one.numbers.get(AT_LIMIT) for one in self._told.values())
+        return any(one.numbers.get(AT_LIMIT) for one in self._partition_counts.values())
 
     def _nodes_alive(self) -> list[str]:
         now = time.monotonic()
@@ -219,6 +208,9 @@ class ClusterNode:
         self.stores.close()
 
     # -- threads ------------------------------------------------------------------------------------------------------
+
+    def _say(self, text: str) -> None:
+        self._watcher.say(text)
 
     def _guarded(self, work: Callable[[], None]) -> None:
         """Runs a thread. While the brokers or the objects are out of reach it waits; another error ends the crawl."""
@@ -320,7 +312,7 @@ class ClusterNode:
         store = OwnStore(number, owned, rate_from=0 if is_first else elapsed() + SHARE_REST)
         try:
             owned.changelog.keep()
-            place.received = place.noted = int(owned.frontier.watermarks().get(_LINKS, b"0"))
+            self._links.opened(store)
             self._answering.opened(store)
             self._watcher.opened(store, claimed)
         except UnreachableError:
@@ -373,7 +365,7 @@ class ClusterNode:
                 return
         try:
             self._watcher.leaves(store)
-            self._note_received(store)
+            self._links.note_received(store)
             self._answering.note(store)
             self.stores.remove(number)
             if store.leased:
@@ -416,97 +408,20 @@ class ClusterNode:
 
     def _carry(self) -> None:
         """Sends the links in the outboxes of own stores."""
-        moved = 0
-        for store in self.stores.all():
-            with self.stores.may_be_lost(store):
-                moved += self._carry_from(store)
-        if not moved:
+        if not self._links.carry():
             self._stop.wait(_STEP_SECONDS)
-
-    def _carry_from(self, store: OwnStore) -> int:
-        parcels: list[Parcel] = store.frontier.outbox(LINKS_CARRIED_AT_ONCE)
-        if not parcels:
-            return 0
-        topic = self._brokers.file.topic("urls")
-        by_target: dict[int, list[Parcel]] = {}
-        for parcel in parcels:
-            by_target.setdefault(int(str(parcel[2])) // self._size, []).append(parcel)
-        sent = []
-        unsent: dict[int, int] = {}  # by source slot: the first sequence that no record of this turn has
-        for target, some in by_target.items():
-            record, count = packed_parcels(store.number, some)
-            sent.append(self._brokers.send(topic, target, record))
-            for parcel in some[count:]:
-                source, sequence = int(str(parcel[0])), int(str(parcel[1]))
-                unsent[source] = min(sequence, unsent.get(source, sequence))
-        for one in sent:
-            one.offset()
-        through: dict[int, int] = {}
-        for parcel in parcels:
-            source, sequence = int(str(parcel[0])), int(str(parcel[1]))
-            if sequence < unsent.get(source, sequence + 1):
-                through[source] = max(sequence, through.get(source, 0))
-        store.frontier.delivered(through)
-        return len(parcels)
 
     def _receive(self) -> None:
         """Passes links that arrived to own stores."""
-        stores = [store for store in self.stores.all() if not store.leaves]
-        moved = 0
-        if stores:
-            ends = self._brokers.ends("urls", [store.number for store in stores])
-            behind = [store for store in stores if self._places[store.number].received < ends[store.number]]
-            for store in behind:
-                with self.stores.may_be_lost(store):
-                    moved += self._receive_for(store)
-        if moved:
+        if self._links.receive():
             self._watcher.wake()
         else:
             self._stop.wait(2 * _STEP_SECONDS)
 
-    def _receive_for(self, store: OwnStore) -> int:
-        place = self._places[store.number]
-        try:
-            records = self._brokers.records("urls", store.number).read(place.received)
-        except DamagedStoreError:
-            # After a pause of this node, the new owner may have received and deleted these records. Else it is damage.
-            store.owned.changelog.keep()
-            raise
-        for offset, octets in records:
-            found = unpacked(octets)
-            try:
-                if isinstance(found, Refused):
-                    self._refuse(store.number, offset, found)
-                elif isinstance(found, Link):
-                    store.frontier.discover([found])
-                else:
-                    store.frontier.receive(found)
-            except (StoreError, ClosedError):
-                raise
-            except OutriderError as error:  # a record that no release of ours writes
-                self._refuse(store.number, offset, Refused(octets, str(error)[:300]))
-            place.received = offset + 1
-        store.touch()
-        self._note_received(store)
-        return len(records)
-
-    def _refuse(self, number: int, offset: int, refused: Refused) -> None:
-        record = {
-            "partition": number,
-            "offset": offset,
-            "reason": refused.reason,
-            "record": refused.octets[:64_000].decode("utf-8", "replace"),
-        }
-        self._brokers.send(self._brokers.file.topic("dead"), 0, msgspec.json.encode(record)).offset()
-        self._watcher.say(f"a message for partition {number} is no link ({refused.reason:.80}); it is in topic dead")
-
-    def _note_received(self, store: OwnStore) -> None:
-        place = self._places[store.number]
-        with place.noting:
-            received = place.received
-            if received != place.noted:
-                store.frontier.note_watermark(_LINKS, str(received).encode())
-                place.noted = received
+    def _applied(self, number: int) -> int:
+        """Returns the offset up to which a partition has received links, by its last message."""
+        known = self._partition_counts.get(number)
+        return 0 if known is None else known.received
 
     # -- counts -------------------------------------------------------------------------------------------------------
 
@@ -534,22 +449,22 @@ class ClusterNode:
         return msgspec.json.encode(NodeMessage(self.name, wall(), self._round, counts, self._address, ended))
 
     def _counts_of(self, store: OwnStore) -> PartitionCounts:
-        statistics: dict[str, Any] = store.frontier.statistics()
+        statistics: dict[str, Any] = store.frontier._tallies()
         flat = {**statistics, **statistics["urls"]}
         numbers = {name: int(flat.get(name, 0)) for name in COUNTED}
         # A store at the limit has requests in flight as long as it has leases of any owner.
         at_limit = store.at_limit and store.pages_left < 1 and not numbers["leased"]
         finished = (at_limit or bool(store.frontier.finished())) and not store.leased and not numbers["in_transit"]
         numbers[AT_LIMIT] = int(at_limit)
-        received = self._places[store.number].received
+        received = self._links.received(store.number)
         return PartitionCounts(store.number, store.owned.changelog.epoch, received, finished, numbers)
 
-    def _hear(self, told: NodeMessage) -> None:
-        self._nodes[told.node] = time.monotonic()
-        for one in told.counts:
-            known = self._told.get(one.partition)
+    def _hear(self, message: NodeMessage) -> None:
+        self._nodes[message.node] = time.monotonic()
+        for one in message.counts:
+            known = self._partition_counts.get(one.partition)
             if known is None or one.epoch >= known.epoch:
-                self._told[one.partition] = one
+                self._partition_counts[one.partition] = one
 
     def _judge_end(self) -> None:
         """The crawl is over if two counts in a row over all partitions are equal and show nothing to do. A node that
@@ -564,9 +479,9 @@ class ClusterNode:
 
     def _sum_at_end(self) -> tuple[object, ...]:
         """Returns the counts of all partitions; nothing if they show work, or nothing was added yet."""
-        told = [self._told.get(number) for number in range(self.manifest.partitions)]
-        found = [one for one in told if one is not None and one.finished]
-        if len(found) < len(told) or not any(one.numbers["accepted"] for one in found):
+        newest = [self._partition_counts.get(number) for number in range(self.manifest.partitions)]
+        found = [one for one in newest if one is not None and one.finished]
+        if len(found) < len(newest) or not any(one.numbers["accepted"] for one in found):
             return ()
         ends = self._brokers.ends("urls", range(self.manifest.partitions))
         if any(one.received < ends[one.partition] for one in found):
@@ -581,7 +496,7 @@ class ClusterNode:
             with self.stores.may_be_lost(store):
                 self._answering.note_sometimes(store)
                 self._upload(store)
-                self._trim_links(store.number)
+                self._links.trim(store.number)
 
     def _upload(self, store: OwnStore) -> None:
         """Uploads the newest checkpoint of a store, unless it is uploaded."""
@@ -606,14 +521,6 @@ class ClusterNode:
             if before:  # a node that claims now may begin at the snapshot before this one: its frames stay
                 self._brokers.trim("facts", store.number, before)
             self._delete_snapshots(store.number)
-
-    def _trim_links(self, number: int) -> None:
-        """Deletes the links that a partition has received: its store says so, and the next owner begins after them."""
-        place = self._places[number]
-        through = place.noted
-        if through > place.trimmed:
-            self._brokers.trim("urls", number, through)
-            place.trimmed = through
 
     def _delete_snapshots(self, number: int) -> None:
         """Deletes the old snapshots of a partition. The crawl continues if that is not possible."""

@@ -48,7 +48,8 @@ class OwnStore:
     this node. lsn: of its last line. leaves: it leases nothing any more. heard: the offset of `words` up to which it
     has carried out orders; heard_noted: what the store itself says about that. pages_given: of all its shares
     (`PageShares`); pages_left: how many more it may lease, at least; at_limit: no share was left. rate_from: when its
-    share of the rate may be used, by `elapsed`."""
+    share of the rate may be used, by `elapsed`. slow_target: a partition for which links wait here, because too many
+    wait there; leases_wait: many links wait here, so nothing is leased."""
 
     number: int
     owned: Owned
@@ -62,6 +63,8 @@ class OwnStore:
     heard: int = 0
     heard_noted: int = 0
     rate_from: Instant = 0
+    slow_target: int | None = None
+    leases_wait: bool = False
 
     @property
     def frontier(self) -> Any:
@@ -209,7 +212,7 @@ class OwnStores:
 
     def _leased(self, want: int, how: Mapping[str, Any]) -> LeaseBatch:
         now = time.monotonic()
-        stores = [one for one in self.all() if not one.leaves and one.ready_at <= now]
+        stores = [one for one in self.all() if not (one.leaves or one.leases_wait) and one.ready_at <= now]
         if not stores or want < 1:
             return LeaseBatch()
         first = self._turn % len(stores)
@@ -352,7 +355,7 @@ class OwnStores:
         if self.is_finished:
             return None
         soon = time.monotonic() + CLUSTER_WAIT_SECONDS
-        first = min((one.ready_at for one in self.all() if not one.leaves), default=soon)
+        first = min((one.ready_at for one in self.all() if not (one.leaves or one.leases_wait)), default=soon)
         if self._rate is not None:
             rests = self._rate.wait_seconds(self._rate_shares())
             first = soon if rests is None else max(first, time.monotonic() + rests)
