@@ -1,7 +1,8 @@
-"""`cluster`: the cost of a link to another partition, and of a takeover, without Kafka: the topics are in memory.
+"""`cluster`: the costs of a link to another partition, of a takeover, of an append, and of a node.
 
-A page reports links that are new or known, to hosts of its own partition or of another one. A takeover with a directory
-that ends where the changelog ends is compared with the opening of the same store.
+The topics of links and takeovers are in memory; appends and nodes have three brokers (`cluster_kafka.py`). A page
+reports links that are new or known, to hosts of its own partition or of another one. A takeover with a directory that
+ends where the changelog ends is compared with the opening of the same store.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from bench import cluster_kafka
 from bench.measuring import CACHE
 from bench.tables import Table, middle, ratio
 from outrider import Frontier
@@ -32,9 +34,9 @@ SETTINGS = {"delay": 0.0, "delay_factor": 0.0, "scope": "any"}
 
 
 def tables() -> list[Table]:
-    """Returns the costs of links, and the times of an opening and a takeover."""
+    """Returns the costs of links, the times of an opening and a takeover, and the costs of a node on Kafka."""
     CACHE.mkdir(parents=True, exist_ok=True)
-    return [_links(), _takeover()]
+    return [_links(), _takeover(), *cluster_kafka.tables(_claimed)]
 
 
 # -- links ------------------------------------------------------------------------------------------------------------
