@@ -27,7 +27,7 @@ _LINKS: Final = "links"
 
 
 @dataclass(slots=True)
-class _Place:
+class _TopicPlace:
     """Where one partition is in the topic. received: the offset up to which its store has received links; noted: what
     the store says about that, changed under `noting`; trimmed: the offset before which this node has deleted the
     records."""
@@ -39,7 +39,7 @@ class _Place:
 
 
 @dataclass(slots=True)
-class _Batch:
+class _RecordBatch:
     """Records that a store receives at once, and their links."""
 
     records: list[tuple[int, bytes]]
@@ -62,8 +62,8 @@ class LinkTransport:
         """applied: up to which offset a partition has received its links, by the messages of all nodes. say: prints a
         line for people."""
         self._brokers, self._stores, self._applied, self._say = brokers, stores, applied, say
-        self._places = [_Place() for _ in range(manifest.partitions)]
-        self._ends = [0] * manifest.partitions  # of each partition of the topic, as far as this node knows
+        self._places = [_TopicPlace() for _ in range(manifest.partitions)]
+        self._ends = [0] * manifest.partitions  # the known end of each partition of the topic
         self._size = SLOTS // manifest.partitions
 
     def opened(self, store: OwnStore) -> None:
@@ -167,10 +167,10 @@ class LinkTransport:
         self.note_received(store)
         return len(records)
 
-    def _batches(self, store: OwnStore, records: Sequence[tuple[int, bytes]]) -> Iterator[_Batch]:
+    def _batches(self, store: OwnStore, records: Sequence[tuple[int, bytes]]) -> Iterator[_RecordBatch]:
         """Yields records in batches, because each call of a store waits for its changelog. A batch has links of nodes
         or of programs. Refused records are in a batch without their links."""
-        batch = _Batch([], [], [])
+        batch = _RecordBatch([], [], [])
         for offset, octets in records:
             found = unpacked(octets)
             links = [found] if isinstance(found, Link) else []
@@ -179,7 +179,7 @@ class LinkTransport:
             full = len(batch.links) + len(batch.parcels) + len(parcels) > LINKS_CARRIED_AT_ONCE
             if batch.records and (mixed or full):
                 yield batch
-                batch = _Batch([], [], [])
+                batch = _RecordBatch([], [], [])
             if isinstance(found, Refused):
                 self._refuse(store.number, offset, found)
             batch.records.append((offset, octets))
@@ -188,7 +188,7 @@ class LinkTransport:
         if batch.records:
             yield batch
 
-    def _apply(self, store: OwnStore, batch: _Batch) -> None:
+    def _apply(self, store: OwnStore, batch: _RecordBatch) -> None:
         try:
             if batch.links:
                 store.frontier.discover(batch.links)
@@ -202,7 +202,7 @@ class LinkTransport:
                     found = unpacked(octets)
                     if not isinstance(found, Refused):  # those are refused already
                         links, parcels = ([found], []) if isinstance(found, Link) else ([], found)
-                        self._apply(store, _Batch([(offset, octets)], links, parcels))
+                        self._apply(store, _RecordBatch([(offset, octets)], links, parcels))
                 return
             ((offset, octets),) = batch.records
             self._refuse(store.number, offset, Refused(octets, str(error)[:300]))
