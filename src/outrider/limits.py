@@ -248,6 +248,7 @@ NODE_SILENT_SECONDS_MAX = 5.0  # a node tells something each second; after this 
 PAGES_SHARE_FIRST = 8  # pages of the first share of a partition; a share is as large as all earlier ones and this
 PAGES_SHARES_PER_PARTITION = 4  # a share has at most this part of what is left: partitions run dry at different times
 CLUSTER_QUESTIONS_MAX = 64  # that wait for the answers of a node; more are dropped, and asked again by people
+CLUSTER_ORDER_BYTES = 400_000  # rows of an order about single URLs in one record
 CLUSTER_PARTITIONS_ASKED = 32  # whose owners are asked at once for the rows of a list
 DOMAINS_SHOWN = 10  # the domains with the most queued URLs in the status of a cluster
 DOMAINS_SLOTS_MAX = 64  # fullest slots of a store whose hosts are counted by domain

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from limiting import set_limits
 from outrider import AsyncFrontier, Frontier, Link
 from outrider.crawl.questions import cluster_frontier
 from outrider.crawl.questions.cluster_frontier import ClusterFrontier
@@ -109,16 +110,65 @@ def test_a_verb_that_needs_a_node_that_serves_says_how_to_start_one(frontier):
     for name, given in arguments.items():
         with pytest.raises(SettingsError, match=rf"^Refused: {name} .*{way_out}"):
             getattr(frontier, name)(*given)
-    not_yet = {
-        "put": ([],),
-        "restore": ([],),
-        "records": (),
-        "make_crawl": ("other",),
-        "requeue": (["http://a.test/"],),
-    }
-    for name, given in not_yet.items():
-        with pytest.raises(SettingsError, match=rf"{name} is not possible in a cluster yet; cluster\.toml"):
+    for name, given, instead in (("records", (), "use urls"), ("make_crawl", ("other",), "crawl=NAME makes")):
+        with pytest.raises(SettingsError, match=rf"{name} is not possible in a cluster, and cluster\.toml.*{instead}"):
             getattr(frontier, name)(*given)
+
+
+URLS = [f"http://{host}/{n}" for n in range(3) for host in HOSTS]
+
+
+def test_orders_about_single_urls_are_carried_out_by_the_owner_of_each(cluster, frontier):
+    unknown = [f"http://{HOSTS[4]}/never", "not a URL"]
+    queued, missing = [State.QUEUED] * 12, [State.UNKNOWN] * 2
+    assert [*queued, *missing] == frontier.delete_urls([*URLS[:12], *unknown])
+    assert 24 == frontier.count()
+    assert [State.UNKNOWN, State.QUEUED] == frontier.requeue([URLS[0], URLS[12]], priority=0.9)
+    found = frontier.reprioritise({URLS[12]: 0.25, URLS[30]: 0.75, URLS[1]: 1.0})
+    assert [State.QUEUED, State.QUEUED, State.UNKNOWN] == found
+    assert [0.25, 0.75] == pytest.approx([frontier.status(URLS[row]).priority for row in (12, 30)], abs=0.01)
+    assert [State.QUEUED] * 3 == frontier.reprioritise(URLS[20:23], 0.1)
+    assert [] == frontier.requeue([])
+
+
+def test_records_are_put_and_restored_by_the_owner_of_each(cluster, frontier):
+    records = [{"url": url, "state": "done"} for url in URLS[:12]]
+    assert [Code.KNOWN] * 12 == frontier.put(records)
+    assert 12 == frontier.count(state="done")
+    new = [{"url": f"http://{host}/restored", "state": "gone", "priority": 0.5} for host in HOSTS]
+    assert 12 == frontier.restore([*new, *records])
+    assert 12 == frontier.count(state="gone")
+    with pytest.raises(SettingsError):
+        frontier.put([{"url": URLS[0], "state": "asleep"}])
+    assert State.DONE == frontier.status(URLS[0]).state
+
+
+def test_a_large_order_is_cut_into_records_and_its_answers_keep_their_order(cluster, frontier, monkeypatch):
+    set_limits(monkeypatch, CLUSTER_ORDER_BYTES=200)
+    urls = [*URLS[:5], f"http://{HOSTS[0]}/never", *URLS[5:36]]
+    assert [State.UNKNOWN if row == 5 else State.QUEUED for row in range(37)] == frontier.delete_urls(urls)
+    assert 0 == frontier.count()
+    assert sum(b'"ask":"delete_urls"' in one for one in cluster.brokers.words) > 3
+
+
+def test_urls_by_unique_keys_and_rows_that_no_record_can_have_are_refused(frontier):
+    for names in ([b"key"], [Link(URLS[0], key="other")], [Link("", unique_key=b"k")]):
+        with pytest.raises(SettingsError, match="no crawls by unique keys; name each URL by its text"):
+            frontier.delete_urls(names)
+    with pytest.raises(SettingsError, match="no crawls by unique keys"):
+        frontier.put([{"url": URLS[0], "state": "done", "unique": "caller"}])
+
+
+def test_a_foreign_order_about_urls_is_answered_with_a_reason_and_changes_nothing(cluster):
+    questions = (
+        {}, {"urls": URLS[:2]}, {"urls": URLS[:2], "rows": {"0": [7], "1": ["x"], "2": 3, "3": [[]]}},
+        {"urls": 7, "rows": {str(number): [0] for number in range(4)}}, {"urls": URLS[:2], "rows": [1]},
+    )  # fmt: skip
+    for question in questions:
+        cluster.order("delete_urls", question)
+    cluster.turn()
+    assert [2] * 4 * len(questions) == [one.code for one in cluster.answers()]
+    assert 36 == sum(cluster.store(number).frontier.count() for number in range(4))
 
 
 def test_each_verb_of_a_served_frontier_is_answered_or_refused_by_its_name(frontier):

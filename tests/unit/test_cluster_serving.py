@@ -125,8 +125,9 @@ def test_questions_and_orders_of_a_node_are_for_the_whole_cluster(cluster):
     assert {1} == {node.pause(host) for host in HOSTS}
     assert {1} == {node.set_delay(3.0, host) for host in HOSTS}
     assert {3.0} == {node.host(host).delay_seconds for host in HOSTS}
-    with pytest.raises(SettingsError, match="requeue is not possible in a cluster yet"):
-        node.requeue(["http://site0.test/0"])
+    assert [State.QUEUED, State.UNKNOWN] == node.requeue(["http://site0.test/0", "http://site0.test/never"])
+    with pytest.raises(SettingsError, match="make_crawl is not possible in a cluster"):
+        node.make_crawl("other")
 
 
 def test_the_paths_of_a_server_work_on_a_node(cluster):
@@ -147,7 +148,13 @@ def test_the_paths_of_a_server_work_on_a_node(cluster):
         status, _, text = await desk.asked("GET", "/metrics")
         assert 200 == status
         assert b"outrider_known_hosts" in text
-        status, _, refused = await desk.asked("POST", "/api/v1/verbs/requeue", {"urls": ["http://site0.test/0"]})
+        urls = [f"http://{host}/0" for host in HOSTS]
+        status, _, found = await desk.asked("POST", "/api/v1/verbs/delete_urls", {"urls": [*urls, "http://no.test/"]})
+        assert (200, len(HOSTS) + 1, "unknown") == (status, len(found["answer"]), found["answer"][-1])
+        records = [{"url": url, "state": "done"} for url in urls]
+        status, _, found = await desk.asked("POST", "/api/v1/verbs/put", {"records": records})
+        assert (200, ["new"] * len(HOSTS)) == (status, found["answer"])
+        status, _, refused = await desk.asked("POST", "/api/v1/verbs/make_crawl", {"name": "other"})
         assert 400 <= status < 500, refused
         status, _, found = await desk.asked("POST", "/api/v1/frontier/urls", {"urls": ["http://site0.test/new", "x:"]})
         assert (200, ["held", "invalid"]) == (status, found["codes"])

@@ -20,10 +20,12 @@ from outrider.cluster.words import (
     ORDERS_ASKED,
     QUESTIONS_ASKED,
     REPORT,
+    URL_ORDERS,
     VERIFY,
     Answer,
     NodeMessage,
     Question,
+    own_part,
     unpacked_word,
 )
 from outrider.engine.messages import OutcomeBody
@@ -114,7 +116,7 @@ class Answering:
         question = dict(word.question)
         try:
             while True:
-                found = _made(store.frontier, word.ask, question)
+                found = _made(store, word.ask, question)
                 answer = Answer(word.mark, store.number, self._node, found)
                 if len(msgspec.json.encode(answer)) <= CHANGELOG_RECORD_BYTES_MAX:
                     return answer
@@ -134,8 +136,11 @@ class Answering:
         self._brokers.send(self._brokers.file.topic(_WORDS), 0, msgspec.json.encode(answer)).offset()
 
 
-def _made(frontier: Any, name: str, question: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the answer of a frontier. Raises OutriderError."""
+def _made(store: OwnStore, name: str, question: dict[str, Any]) -> dict[str, Any]:
+    """Returns the answer of a store. Raises OutriderError."""
+    frontier = store.frontier
+    if name in URL_ORDERS:
+        question = own_part(name, question, store.number)
     if name == VERIFY:
         found: dict[str, Any] = as_sent(frontier.verify())
         return found

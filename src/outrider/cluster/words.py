@@ -16,6 +16,10 @@ from outrider.engine.process_queries import LOOKS, ORDERS, READS
 
 VERIFY: Final = "verify"
 """The question for which a store is counted again."""
+URL_ORDERS: Final = ("reprioritise", "requeue", "delete_urls", "put", "restore")
+"""Orders about single URLs. Each partition carries out the rows of its own URLs."""
+ROWS: Final = "rows"
+"""The field of such an order with the numbers of the rows of each partition."""
 ORDERS_ASKED: Final = (
     "host",
     "retry",
@@ -26,12 +30,30 @@ ORDERS_ASKED: Final = (
     "set_limit",
     "delete",
     "recheck",
+    *URL_ORDERS,
 )
 """Orders that the owner of each partition carries out once. New URLs go through the topic `urls`."""
 REPORT: Final = "report"
 """The order with outcomes of leases, from a node that does not own their partition."""
 assert set(ORDERS_ASKED) <= set(ORDERS)
 QUESTIONS_ASKED: Final = (*LOOKS, *(name for name in READS if name not in ORDERS_ASKED), VERIFY)
+
+
+def rows_field(name: str) -> str:
+    """Returns the field with the URLs of an order about single URLs."""
+    return "records" if name in ("put", "restore") else "urls"
+
+
+def own_part(name: str, question: dict[str, Any], partition: int) -> dict[str, Any]:
+    """Returns the part of an order about single URLs that a partition carries out. Raises LookupError, TypeError and
+    ValueError for an order that no command of ours sends."""
+    field = rows_field(name)
+    given = question[field]
+    every = [*given.items()] if isinstance(given, dict) else given
+    rows = msgspec.convert(question[ROWS][str(partition)], list[int])
+    some = [every[row] for row in rows]
+    part = {key: value for key, value in question.items() if key != ROWS}
+    return part | {field: dict(some) if isinstance(given, dict) else some}
 
 
 class PartitionCounts(msgspec.Struct, frozen=True):

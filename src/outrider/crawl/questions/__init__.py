@@ -6,6 +6,7 @@ A running crawl answers over `control.sock` or HTTP. If no process owns the dire
     cluster_queries.py   questions and orders to the nodes of a cluster
     cluster_answers.py   the answers of its partitions as one
     cluster_frontier.py  the same questions and orders as methods (`Frontier.connect`)
+    cluster_url_orders.py  orders about single URLs, divided among partitions
     cluster_status.py    the counts of all nodes of a cluster
     control.py           `control.sock` of a running crawl
     crawl_queries.py     questions and orders, to a running crawl or to its files

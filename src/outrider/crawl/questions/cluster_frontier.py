@@ -33,6 +33,12 @@ _NOT_SENT: Final = ("unique_key", "modified", "hops", "not_before", "change_seco
 """The fields of a link that a record of the topic `urls` does not have."""
 _ANSWERED: Final = {*ORDERS_ASKED, *QUESTIONS_ASKED}
 
+_WAYS_OUT: Final = {
+    "records": "use urls, which lists all URLs with their states",
+    "make_crawl": "a link with crawl=NAME makes a crawl with the usual rules",
+}
+"""What to use in place of the verbs that a cluster refuses."""
+
 _OF_NODES: Final = {
     *("lease", "report", "report_bodies", "extend", "register", "held", "seen_content", "crawl_delays", "robots_allow"),
     *(name for name, (verb, _) in _SERVED.items() if verb.fetches),
@@ -109,13 +115,13 @@ class ClusterFrontier(RemoteFrontier):
     extend = _refused(RemoteFrontier.extend)
     register = _refused(RemoteFrontier.register)
     records = _refused(RemoteFrontier.records)
-    restore = _refused(RemoteFrontier.restore)
-    put = _refused(RemoteFrontier.put)
 
     def _refusal(self, name: str) -> SettingsError:
         self._check()
         if name not in _OF_NODES:
-            return SettingsError(f"{name} is not possible in a cluster yet; {self._where} is the file of one")
+            return SettingsError(
+                f"{name} is not possible in a cluster, and {self._where} is the file of one; {_WAYS_OUT[name]}"
+            )
         return SettingsError(
             f"{name} is not possible with {self._where}, which is for questions and orders; connect to a node that "
             f"serves: outrider serve DIR --cluster {self._where} --http HOST:PORT"

@@ -18,10 +18,11 @@ import msgspec
 from outrider.cluster.description import ClusterFile, ClusterManifest, read_cluster_file
 from outrider.cluster.kafka import Brokers
 from outrider.cluster.links import send_links
-from outrider.cluster.words import REPORT, VERIFY, Answer, NodeMessage, Question, unpacked_word
+from outrider.cluster.words import REPORT, URL_ORDERS, VERIFY, Answer, NodeMessage, Question, unpacked_word
 from outrider.crawl.output.cluster_objects import ClusterObjects, read_manifest
 from outrider.crawl.output.summary import counted
 from outrider.crawl.questions.cluster_answers import JOINED, joined_count, joined_domains
+from outrider.crawl.questions.cluster_url_orders import orders_of
 from outrider.engine.messages import OutcomeBody
 from outrider.errors import SettingsError, UnreachableError
 from outrider.install_hints import install_command
@@ -88,10 +89,19 @@ class ClusterQuestions:
         if name == "add":
             codes = Counter(map(str, self.add([Link(str(url)) for url in question["urls"]])))
             return {"codes": dict(codes)}
+        if name in URL_ORDERS:
+            return {"answer": self._order_urls(name, question)}
         if name in _LISTS:
             return self._rows(name, question)
         answers = self._answers(name, question, self._partitions_for(name, question))
         return JOINED.get(name, joined_count)(answers)
+
+    def _order_urls(self, name: str, question: Mapping[str, Any]) -> Any:
+        """Has the owners carry out an order about single URLs. Returns an answer for each row, or how many."""
+        found = [
+            one.joined(self._answers(name, one.question, one.rows)) for one in orders_of(name, question, self._manifest)
+        ]
+        return [answer for some in found for answer in some] if name != "restore" else sum(found)
 
     def add(self, links: Sequence[Link]) -> list[Code]:
         """Sends links to the partitions of their hosts. They are durable there, and the owners add them."""
@@ -190,7 +200,8 @@ class ClusterQuestions:
                 time.sleep(_POLL_SECONDS)
         answers = {number: one.answer for number, one in sorted(found.items()) if one.answer is not None}
         refused = next((one for _, one in sorted(found.items()) if one.answer is None), None)
-        if refused is not None and not (answers and asked.is_order):
+        # A host's key may be known to one partition only; of single URLs each partition has its own ones.
+        if refused is not None and not (answers and asked.is_order and name not in URL_ORDERS):
             raise (SettingsError if refused.code == SettingsError.exit_code else UnreachableError)(refused.error)
         return answers
 
