@@ -264,6 +264,7 @@ LINKS_UNSENT_MAX = 20_000  # a partition with more unsent links leases nothing: 
 LINK_RECORDS_MAX = 256  # records that a partition has not received; more links wait where they were found
 PLACES_FILE_BYTES_MAX = 1 << 20  # 4,096 partitions of 60 bytes
 NODE_FILE_BYTES_MAX = 64 << 10
+WORDS_KEPT_RECORDS = 20_000  # newest records of `words` that are not deleted: an hour of five nodes
 WORDS_READ_RECORDS = 5_000  # of the newest: a minute of 80 nodes
 CLUSTER_LOOK_SECONDS = 1.0  # the longest time between two looks at a store
 NODE_LEASE_SECONDS = 40.0  # of a node; longer requests extend their leases

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from limiting import set_limits
 from outrider import Frontier
 from outrider.clock import wall
 from outrider.cluster.answering import Answering
@@ -17,7 +18,7 @@ from outrider.cluster.words import Answer, NodeMessage, Question, unpacked_word
 from outrider.cluster.written_places import Places
 from outrider.crawl.questions import cluster_queries, cluster_status
 from outrider.crawl.questions.crawl_queries import every_row
-from outrider.errors import SettingsError, UnreachableError
+from outrider.errors import ClaimLostError, DamagedStoreError, SettingsError, UnreachableError
 from outrider.journey import Code
 from outrider.limits import CHANGELOG_RECORD_BYTES_MAX
 from outrider.storage.memory import MemoryFiles
@@ -32,6 +33,7 @@ class Brokers:
     def __init__(self):
         self.file = SimpleNamespace(name="example", path="cluster.toml", topic=lambda which: which)
         self.words, self.urls, self.reads = [], [], lambda: None
+        self.first = 0  # earlier records are deleted
 
     def send(self, topic, partition, record):
         if topic == "words":
@@ -45,7 +47,13 @@ class Brokers:
 
     def _read(self, offset):
         self.reads()
+        if offset < self.first:
+            raise DamagedStoreError("dropped")
         return list(enumerate(self.words))[offset : offset + 3]
+
+    def trim(self, which, partition, offset):
+        assert ("words", 0) == (which, partition)
+        self.first = offset
 
     def ends(self, which, partitions):
         return {0: len(self.words)}
@@ -53,6 +61,10 @@ class Brokers:
 
 class Changelog:
     is_held, epoch, lsn = True, 1, 0
+
+    def keep(self):
+        if not self.is_held:
+            raise ClaimLostError
 
 
 class Cluster:
@@ -169,6 +181,50 @@ def test_an_order_waits_for_the_next_owner_of_a_partition(cluster):
     cluster.turn()
     assert [] == [lease for number in range(PARTITIONS) for lease in cluster.store(number).frontier.lease(20)]
     assert PARTITIONS == len(cluster.answers())
+
+
+def test_words_that_all_partitions_have_noted_are_deleted_but_for_the_newest(cluster, monkeypatch):
+    set_limits(monkeypatch, WORDS_KEPT_RECORDS=5, WORDS_BEFORE_NOTE=4)
+    cluster.fill()
+    cluster.order("retry", {})
+    cluster.brokers.words += [b"{}"] * 20
+    cluster.turn()
+    stores = [cluster.store(number) for number in range(PARTITIONS)]
+    answering = cluster.nodes[0][1]
+    first = min(store.heard_noted for store in stores)
+    answering.trim(first)
+    assert first == cluster.brokers.first == 1  # the order is noted by all, and the rest is not
+    for store in stores:
+        answering.note_sometimes(store)
+    cluster.brokers.words += [b"{}"] * 3
+    cluster.turn()
+    answering.trim(min(store.heard_noted for store in stores))
+    assert len(cluster.brokers.words) - 5 == cluster.brokers.first
+    cluster.close(2)
+    cluster.open(2, 1)  # the next owner needs no deleted record
+    cluster.order("retry", {}, [2])
+    cluster.turn()
+    assert PARTITIONS + 1 == len(cluster.answers())
+
+
+def test_a_node_that_wakes_after_its_unread_words_were_deleted_goes_on_at_their_end(cluster):
+    stores, answering = cluster.nodes[0]
+    cluster.brokers.words += [b"{}"] * 9
+    cluster.brokers.first = 7
+    with pytest.raises(DamagedStoreError, match="words were deleted before"):
+        answering.read()  # it holds its partitions: another program has deleted them
+    for store in stores.all():
+        store.owned.changelog.is_held = False
+    lost = []
+    stores._lost = lost.append
+    assert 0 == answering.read()
+    assert [0, 2] == sorted(lost)
+    for store in stores.all():
+        stores.remove(store.number)
+        store.frontier.close()
+    cluster.brokers.words.append(json.dumps({"node": "one", "at": 1, "round": 1, "counts": []}).encode())
+    assert 1 == answering.read()
+    assert ["one"] == [message.node for message in cluster.heard]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ owns the partition when they are read.
 from __future__ import annotations
 
 import queue
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -31,12 +31,13 @@ from outrider.cluster.words import (
 from outrider.engine.messages import OutcomeBody
 from outrider.engine.process_queries import LOOKS, ORDERS, READS, as_sent
 from outrider.engine.sent_outcomes import outcome_from_body
-from outrider.errors import ClosedError, OutriderError, SettingsError, StoreError
+from outrider.errors import ClosedError, DamagedStoreError, OutriderError, SettingsError, StoreError
 from outrider.limits import (
     CHANGELOG_RECORD_BYTES_MAX,
     CLUSTER_QUESTIONS_MAX,
     CONTROL_PAGE_ROWS_MAX,
     WORDS_BEFORE_NOTE,
+    WORDS_KEPT_RECORDS,
 )
 
 _WORDS: Final = "words"
@@ -50,7 +51,7 @@ class Answering:
     def __init__(self, brokers: Brokers, stores: OwnStores, node: str, heard: Callable[[NodeMessage], None]) -> None:
         """heard: receives what nodes tell, also this one."""
         self._brokers, self._stores, self._node, self._heard = brokers, stores, node, heard
-        self._at = 0
+        self._at = self._trimmed = 0
         self._asked: queue.Queue[Question] = queue.Queue(CLUSTER_QUESTIONS_MAX)
 
     def begin(self) -> None:
@@ -75,7 +76,11 @@ class Answering:
         """Reads some records, from the first one that an own store has not heard. Returns how many."""
         stores = [store for store in self._stores.all() if not store.leaves]
         at = min([self._at, *(store.heard for store in stores)])
-        records = self._brokers.records(_WORDS).read(at)
+        try:
+            records = self._brokers.records(_WORDS).read(at)
+        except DamagedStoreError:
+            self._skip_deleted(stores, at)
+            return 0
         for offset, octets in records:
             word = unpacked_word(octets)
             if isinstance(word, Question) and word.is_order:
@@ -91,6 +96,24 @@ class Answering:
                 elif isinstance(word, Question) and not word.is_order and not self._asked.full():
                     self._asked.put(word)
         return len(records)
+
+    def _skip_deleted(self, stores: Sequence[OwnStore], at: int) -> None:
+        """Goes on at the end of the topic after a long pause of this node: others own its partitions, and records that
+        those have read are deleted. Raises DamagedStoreError if a store of this node needs one of them."""
+        for store in stores:
+            with self._stores.may_be_lost(store):
+                store.owned.changelog.keep()
+        if any(store.heard <= at and store.holds() for store in stores):
+            raise DamagedStoreError(f"records of {self._brokers.file.topic(_WORDS)} were deleted before they were read")
+        self.begin()
+
+    def trim(self, heard: int) -> None:
+        """Deletes records before the place that all partitions have noted. The newest ones stay: nodes and commands may
+        still read them."""
+        through = min(heard, self._at - WORDS_KEPT_RECORDS)
+        if through > self._trimmed:
+            self._brokers.trim(_WORDS, 0, through)
+            self._trimmed = through
 
     def _carry_out(self, store: OwnStore, offset: int, word: Question) -> None:
         with self._stores.may_be_lost(store):

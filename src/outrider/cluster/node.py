@@ -457,7 +457,9 @@ class ClusterNode:
         finished = (at_limit or bool(store.frontier.finished())) and not store.leased and not numbers["in_transit"]
         numbers[AT_LIMIT] = int(at_limit)
         received = self._links.received(store.number)
-        return PartitionCounts(store.number, store.owned.changelog.epoch, received, finished, numbers)
+        return PartitionCounts(
+            store.number, store.owned.changelog.epoch, received, finished, numbers, store.heard_noted
+        )
 
     def _hear(self, message: NodeMessage) -> None:
         self._nodes[message.node] = time.monotonic()
@@ -497,6 +499,14 @@ class ClusterNode:
                 self._answering.note_sometimes(store)
                 self._upload(store)
                 self._links.trim(store.number)
+        self._trim_words()
+
+    def _trim_words(self) -> None:
+        """Deletes old records of `words`: the owner of the first partition does this, when all partitions are known."""
+        newest = [self._partition_counts.get(number) for number in range(self.manifest.partitions)]
+        known = [one.heard for one in newest if one is not None]
+        if self.stores.get(0) is not None and len(known) == len(newest):
+            self._answering.trim(min(known))
 
     def _upload(self, store: OwnStore) -> None:
         """Uploads the newest checkpoint of a store, unless it is uploaded."""

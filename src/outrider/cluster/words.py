@@ -57,13 +57,15 @@ def own_part(name: str, question: dict[str, Any], partition: int) -> dict[str, A
 
 
 class PartitionCounts(msgspec.Struct, frozen=True):
-    """The counts of one partition, told by its owner. received: the offset up to which it has received links."""
+    """The counts of one partition, sent by its owner. received: the offset up to which it has received links. heard:
+    the offset of `words` up to which its store says that it has carried out orders."""
 
     partition: int
     epoch: int
     received: int
     finished: bool
     numbers: dict[str, int]
+    heard: int = 0
 
 
 class NodeMessage(msgspec.Struct, frozen=True):
