@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from outrider import kernels
 from outrider.cli import main as cli
 from outrider.errors import SettingsError
 from outrider.sim.seen_formulas import blocked_rate, filters, overhead, plain_rate, traffic, traffic_svg
+from outrider.sim.seen_measured import measured, measured_svg
 
 COUNT = 200_000 if kernels.in_use() == "native" else 20_000
 # The table of the paper, as (pages, Mercator-B, Polybot, DRUM), for 1 and 8 GB of memory.
@@ -95,3 +97,26 @@ def test_both_commands_print_tables_and_json(tmp_path, capsys):
     assert 0 == cli.run(["sim", "drum", "--svg", str(tmp_path / "drum.svg")])
     assert "91,5" in capsys.readouterr().out
     assert (tmp_path / "drum.svg").read_text() == traffic_svg()
+
+
+def test_measured_traffic_is_that_of_the_formulas(tmp_path):
+    rows = list(measured(60_000, 256 << 10, str(tmp_path)))
+    assert 12 == len(rows)
+    for row in rows:
+        assert math.ceil(row.links / 9) == row.new, row
+        assert row.formula is None or row.overhead == pytest.approx(row.formula, rel=0.1), row
+    assert [] == list(tmp_path.iterdir())
+    assert "DRUM" in measured_svg(rows, 256 << 10)
+
+
+def test_measured_traffic_is_printed_and_impossible_sizes_are_refused(tmp_path, capsys):
+    arguments = ["sim", "drum", "--measure", "--links", "10000", "--memory", "256K"]
+    assert 0 == cli.run([*arguments, "--json", "--svg", str(tmp_path / "measured.svg")])
+    told = json.loads(capsys.readouterr().out)
+    assert (262_144, 12) == (told["memory_bytes"], len(told["rows"]))
+    assert (tmp_path / "measured.svg").exists()
+    assert 0 == cli.run(arguments)
+    assert "Mercator-B" in capsys.readouterr().out
+    for wrong in (["--links", "9"], ["--memory", "1K"], ["--memory", "9T"], ["--memory", "much"]):
+        assert 2 == cli.run([*arguments, *wrong])
+        assert wrong[0] in capsys.readouterr().err

@@ -11,7 +11,7 @@ import click
 
 from outrider.cli.help import HelpfulGroup
 from outrider.crawl.output.terminal import say
-from outrider.errors import NamedPathError
+from outrider.errors import NamedPathError, SettingsError
 
 
 @click.group(cls=HelpfulGroup)
@@ -167,15 +167,27 @@ def bloom(urls: int, rate: float, as_json: bool) -> int:
 
 
 @sim.command()
-@click.option("--svg", "plot", metavar="FILE", help="Write the plot for 1 GB to FILE.  [default: none]")
+@click.option("--measure", is_flag=True, help="Measure the methods at files in a scratch folder instead.")
+@click.option(
+    "--links", type=int, default=1_000_000, metavar="N", help="How many links are measured.  [default: 1000000]"
+)
+@click.option(
+    "--memory", default="256K", metavar="SIZE", help="Memory of each method that is measured.  [default: 256K]"
+)
+@click.option("--svg", "plot", metavar="FILE", help="Write the plot (for 1 GB, or measured) to FILE.  [default: none]")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def drum(plot: str | None, as_json: bool) -> int:
+def drum(measure: bool, links: int, memory: str, plot: str | None, as_json: bool) -> int:
     """Print how often exact seen-sets on disk read or write the bytes of each URL, by the formulas of IRLbot.
 
     Each page has 59 links of 110 bytes, and one of nine is new. The disk moves 100 MiB/s. Mercator-B merges a sorted
     file with each full buffer. Polybot does so with the URLs themselves. DRUM first collects requests in buckets on
     disk.
+
+    `--measure` runs Mercator-B, DRUM, the seen-set of Outrider and one page read for each link, with a tenth of the
+    links, a third, and all of them. It prints the bytes that each one read and wrote, next to the formulas.
     """
+    if measure:
+        return _measure_drum(links, memory, plot, as_json=as_json)
     from outrider.sim.seen_formulas import MEMORY_GB, METHODS, PAGES, traffic, traffic_svg
 
     made = traffic()
@@ -184,15 +196,41 @@ def drum(plot: str | None, as_json: bool) -> int:
     if as_json:
         click.echo(json.dumps({"rows": [asdict(row) for row in made]}))
         return 0
-    for memory in MEMORY_GB:
-        click.echo(f"{memory} GB of memory   times each byte is moved            pages/s")
+    for gigabytes in MEMORY_GB:
+        click.echo(f"{gigabytes} GB of memory   times each byte is moved            pages/s")
         click.echo("pages  " + "".join(f"{method:>12}" for method in (*METHODS, *METHODS)))
         for pages in PAGES:
-            rows = [row for row in made if (row.pages, row.memory_gb) == (pages, memory)]
+            rows = [row for row in made if (row.pages, row.memory_gb) == (pages, gigabytes)]
             times = "".join(f"{row.overhead:12,.2f}" for row in rows)
             rates = "".join(f"{row.pages_per_second:12,.4g}" for row in rows)
             click.echo(f"{pages:<7.0e}{times}{rates}")
         click.echo("")
+    return 0
+
+
+def _measure_drum(links: int, memory: str, plot: str | None, *, as_json: bool) -> int:
+    """Prints each row when it is measured."""
+    from outrider.crawl.setup.options import RefusedError, size_reader
+    from outrider.sim.seen_measured import MEMORY_LEAST, MEMORY_MOST, measured, measured_svg
+
+    try:
+        memory_bytes = size_reader(MEMORY_LEAST, MEMORY_MOST)(memory)
+    except RefusedError as refusal:
+        accepted = f"{MEMORY_LEAST >> 10}K to {MEMORY_MOST >> 30}G"
+        raise SettingsError(f"--memory is {memory!r}: {refusal}; use {accepted}") from None
+    if not as_json:
+        click.echo(f"{memory_bytes >> 10} KB of memory, one of nine links new")
+        click.echo("method            links        new  B a link      times    formula")
+    rows = []
+    for row in measured(links, memory_bytes):
+        rows.append(row)
+        formula = f"{row.formula:10.3f}" if row.formula is not None else f"{'none':>10}"
+        text = f"{row.method:12}{row.links:11,}{row.new:11,}{row.bytes_per_link:10,.1f}{row.overhead:11.3f} {formula}"
+        click.echo(text, err=as_json)
+    if plot is not None:
+        _write_plot(Path(plot), measured_svg(rows, memory_bytes))
+    if as_json:
+        click.echo(json.dumps({"memory_bytes": memory_bytes, "rows": [asdict(row) for row in rows]}))
     return 0
 
 

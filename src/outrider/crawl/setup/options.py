@@ -111,7 +111,7 @@ def _whole(least: int, most: int) -> Callable[[object], int]:
     return read
 
 
-def _size(least: int, most: int) -> Callable[[object], int]:
+def size_reader(least: int, most: int) -> Callable[[object], int]:
     """Reads a number of bytes: 268435456, 256M, 256MiB, 2G."""
 
     def read(value: object) -> int:
@@ -749,7 +749,7 @@ class CrawlOptions:
         MEMORY_BYTES,
         "Memory for URLs, hosts and robots rules. Beyond it, they are on disk (docs/memory.md).",
         f"a size such as 512M or 2G, at least {MEMORY_BYTES_MIN >> 20}M",
-        _size(MEMORY_BYTES_MIN, MEMORY_BYTES_MAX),
+        size_reader(MEMORY_BYTES_MIN, MEMORY_BYTES_MAX),
         "SIZE",
         flag="memory",
         frontier=True,
