@@ -1006,8 +1006,8 @@ class Idle:
     """Why nothing, or no more, can be leased now: hosts by the cause that delays them, and the next event.
 
     hosts: ready, resting, blocked, leased, empty; they add up to `known`. urls: by state. next_at: an instant.
-    tail_seconds: the time that the host with the most URLs needs at its gap. hint: the part of `text` that says how a
-    program leases ready URLs.
+    tail_seconds: the time that the slowest host needs for its URLs at its gap, with the hours in which it is closed.
+    hint: the part of `text` that says how a program leases ready URLs.
     """
 
     reason: str

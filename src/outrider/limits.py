@@ -201,6 +201,7 @@ LISTED_SLOT_READ_BYTES = 16 << 10  # the same for the URLs of one host, which ar
 RETRIED_ROWS_AT_ONCE = 8_192  # dead letters that `retry` looks for before it puts them back
 RETRIED_ROWS_PER_STEP = 500  # rows in one step: some milliseconds in which no other call is served
 CENSUS_ROWS_PER_STEP = 16_384  # hosts or queues that are counted at once: half a millisecond
+TAILS_JUDGED = 16  # hosts of a step whose closed hours the time left includes: each a rule that is read
 CENSUS_FILES_PER_STEP = 2_048  # robots.txt files, each a look at a Python object
 CENSUS_ERRANDS_PER_STEP = 256  # hosts with lines of errands, each a look at Python objects
 LOOK_PAUSE_SECONDS = 0.0002  # between the steps of a look, so that the lock changes hands

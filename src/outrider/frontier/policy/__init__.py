@@ -5,6 +5,7 @@ fact, so a replay never needs the rule. The rules of priority are not in this fo
 `outrider.frontier.priority`, because callers import them by that name.
     lives.py              the lives of a URL, a lease and a host, as tables of states and events
     politeness.py         the rest of a host after a request: the largest of several named rules, alone or in columns
+    open_hours.py         the time that a host needs if it is closed at some hours
     network.py            whether our own network is at fault, and how long a crawl pauses for it
     block_detection.py    whether a host shows that a crawler is not welcome
     revisit.py            when a URL or an errand is requested again: after a failure, and after a bad answer

@@ -33,6 +33,7 @@ from outrider.limits import (
     RULES_READ_BYTES_PER_CALL,
 )
 from outrider.robots import ALLOW_ALL, AgentRules, Rules
+from outrider.robots.hours import VisitWindow
 from outrider.storage.files import Files
 from outrider.storage.scratch import Scratch
 from outrider.uses import UseLine
@@ -292,6 +293,11 @@ class Rulebook:
         if kept.name is None:
             kept.name = f"sha256:{hashlib.sha256(self.body(digest)).hexdigest()}"
         return kept.name, abs(kept.rules.verdict(url))
+
+    def hours(self, digest: int) -> tuple[VisitWindow, ...]:
+        """Returns the windows of Visit-time, none for a file whose rules are not in memory."""
+        kept = self._files.get(digest)
+        return kept.rules.hours if kept is not None and kept.rules is not None else ()
 
     def count(self, digest: int) -> int:
         """How many rules a file has for our agent, 0 where its rules are not in memory."""

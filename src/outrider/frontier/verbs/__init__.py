@@ -36,6 +36,7 @@ parts that its constructor takes. `machine.py`, above this folder, puts them tog
     queries.py          the calls that only read; statuses.py makes statuses and counts
     explaining.py       why a URL is not fetched now, and why nothing can be leased
     census.py           counts over all hosts in bounded steps
+    closed_hours.py     the hours in which hosts are closed, for the time left
     domain_counts.py    the domains with the most queued URLs
     host_lists.py       lists of hosts and queues; listing.py lists URLs
     recount.py          the recount of `verify`

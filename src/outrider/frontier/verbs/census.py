@@ -24,6 +24,7 @@ from outrider.frontier.state.errand import Errand
 from outrider.frontier.state.hosts import GATED, Rows
 from outrider.frontier.state.tables import Tables
 from outrider.frontier.state.url_table import QUEUED
+from outrider.frontier.verbs.closed_hours import ClosedHours
 from outrider.journey import HostWait, Waits
 from outrider.limits import (
     CENSUS_ERRANDS_PER_STEP,
@@ -140,7 +141,8 @@ class Holdings:
 class Census:
     """Counts over all hosts. hosts: by state; leased: resting hosts with an open request; pages: hosts that are ready
     for a page; errands: queued errands that are awaited; in_flight: open requests; busiest: the most at one host.
-    tail: the host that needs the longest time for its URLs at its gap, their number, and the seconds; None: no URLs."""
+    tail: the host that needs the longest time for its URLs at its gap and in its hours, their number, and the seconds;
+    None: no URLs."""
 
     def __init__(self) -> None:
         self.hosts = dict.fromkeys(HOST_STATES, 0)
@@ -154,14 +156,15 @@ class Census:
         self.largest: list[tuple[int, str]] = []
         """Up to ten hosts with the most queued and waiting URLs, the most first."""
 
-    def take(self, tables: Tables, turns: HostSchedule, now: Instant, delay: float) -> Steps:
+    def take(self, tables: Tables, turns: HostSchedule, now: Instant, closed: ClosedHours, delay: float) -> Steps:
         """Counts all hosts, and yields between the steps."""
         look = yield from host_census(tables, turns, now, self)
         for first, end in pieces(look.holdings.count):
             if first:
                 yield
             if (end := min(end, tables.hosts.count)) > first:  # hosts may leave memory between two steps
-                self._count(tables, look, first, end, now, turns.shared, delay)
+                self._count(tables, look, first, end, now, turns.shared)
+                self._note_longest(tables, look, first, end, now, closed, delay)
         self.waits_for_group = turns.shared.waiting
         self.waits_for_address = len(turns.shared.seeking)
 
@@ -172,9 +175,7 @@ class Census:
             self.failed += len(some)
             self.failing = sorted([*self.failing, *some], key=lambda one: (one.next_at, one.name))[:_FAILING_NAMED]
 
-    def _count(
-        self, tables: Tables, look: HostCensus, first: int, end: int, now: Instant, shared: GroupTurns, delay: float
-    ) -> None:
+    def _count(self, tables: Tables, look: HostCensus, first: int, end: int, now: Instant, shared: GroupTurns) -> None:
         hosts = tables.hosts
         there, in_flight = hosts.there[first:end], hosts.in_flight[first:end]
         states = look.states(tables, first, end, now, shared)
@@ -185,8 +186,15 @@ class Census:
         if len(look.asked.hosts):
             states = look.states(tables, first, end, now, shared, errands=False)
         self.pages += int(np.count_nonzero(states == READY))
-        urls = look.holdings.urls[first:end]
-        length = urls * np.maximum(hosts.gap[first:end], delay)
+
+    def _note_longest(
+        self, tables: Tables, look: HostCensus, first: int, end: int, now: Instant, closed: ClosedHours, delay: float
+    ) -> None:
+        """Notes the hosts of a range that need the longest time, or have the most URLs."""
+        hosts, urls = tables.hosts, look.holdings.urls[first:end]
+        gaps = np.maximum(hosts.gap[first:end], delay)
+        length = (urls * gaps).astype(np.float64, copy=False)
+        closed.add_to(length, gaps, first, now)
         worst = int(np.argmax(length))
         if urls[worst] and (self.tail is None or length[worst] > self.tail[2]):
             self.tail = (hosts.name(first + worst), int(urls[worst]), float(length[worst]))

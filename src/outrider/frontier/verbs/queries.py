@@ -18,6 +18,7 @@ from outrider.frontier.state.url_table import LEASED, QUEUED, WAITING
 from outrider.frontier.stores.ledger import Key
 from outrider.frontier.verbs import arguments, host_lists, statuses
 from outrider.frontier.verbs.census import Census, ScheduleCounts, robots_counts, schedule_counts, waits
+from outrider.frontier.verbs.closed_hours import ClosedHours
 from outrider.frontier.verbs.deciding import Core, Part
 from outrider.frontier.verbs.discovering import Discovering
 from outrider.frontier.verbs.domain_counts import fullest_domains
@@ -154,7 +155,8 @@ class Queries(Part):
 
     def _census(self, now: Instant) -> Generator[None, None, Census]:
         census = Census()
-        yield from census.take(self.tables, self.turns, max(now, self._core.now), self.settings.delay)
+        closed = ClosedHours(self.tables, self.settings)
+        yield from census.take(self.tables, self.turns, max(now, self._core.now), closed, self.settings.delay)
         census.errands = self.errands(census.errands)
         return census
 
