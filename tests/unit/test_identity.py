@@ -62,7 +62,7 @@ def test_a_rotated_key_is_published_with_the_old_one(tmp_path):
     assert f'keyid="{new}"' in fields
 
 
-class _Answer:
+class ServedAnswer:
     """An answer and its request, as `http_message_signatures` reads them."""
 
     def __init__(self, fields: dict[str, str], authority: str) -> None:
@@ -85,11 +85,11 @@ def test_the_proof_of_possession_is_verified_by_another_library(tmp_path):
     directory = key_directory([key], "crawler.example.org", created=now, expires=now + 60)
     fields = dict(directory.fields())
     found = verifier(key.public).verify(
-        _Answer(fields, "crawler.example.org"), max_age=timedelta(seconds=60), expect_tag=DIRECTORY_TAG
+        ServedAnswer(fields, "crawler.example.org"), max_age=timedelta(seconds=60), expect_tag=DIRECTORY_TAG
     )
     assert key.id == found[0].parameters["keyid"]
     with pytest.raises(InvalidSignature):
-        verifier(key.public).verify(_Answer(fields, "other.test"), expect_tag=DIRECTORY_TAG)
+        verifier(key.public).verify(ServedAnswer(fields, "other.test"), expect_tag=DIRECTORY_TAG)
 
 
 def test_no_file_contains_the_private_key(tmp_path, capsys):

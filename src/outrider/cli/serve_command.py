@@ -13,6 +13,7 @@ from click.core import ParameterSource
 
 from outrider.cli.help import HelpfulCommand, TopicOption
 from outrider.cli.settings import setting_options, typed_flags
+from outrider.clock import wall
 from outrider.crawl.output.terminal import say
 from outrider.crawl.setup.options import SETTINGS
 from outrider.errors import SettingsError
@@ -161,6 +162,13 @@ def _service(asked: str) -> Iterator[None]:
     metavar="FILE",
     help="Be a node of the cluster in FILE: serve its partitions to workers (docs/howto/cluster.md).  [default: none]",
 )
+@click.option(
+    "--identity",
+    cls=TopicOption,
+    topic=SERVER,
+    metavar="DIR",
+    help="Also serve the key directory of the identity in DIR (docs/howto/identity.md).  [default: none]",
+)
 @_access_options
 @click.option(
     "--drain",
@@ -178,6 +186,7 @@ def serve(
     http: str,
     grpc: str | None,
     cluster: str | None,
+    identity: str | None,
     tls_cert: str | None,
     tls_key: str | None,
     tokens: str | None,
@@ -203,6 +212,7 @@ def serve(
         from outrider.service.access import TokenRoles, listening
         from outrider.service.http_server import serve as run
         from outrider.service.otlp import Endpoint
+        from outrider.service.served_identity import ServedIdentity
     collector = None if otlp is None else Endpoint.of(otlp)
     alone = grpc is not None and click.get_current_context().get_parameter_source("http") is ParameterSource.DEFAULT
     at = None if alone else listening(http, tls_cert, tls_key, tokens)
@@ -213,13 +223,15 @@ def serve(
 
         check_native()
         grpc_at = listening(grpc, tls_cert, tls_key, tokens, flag="--grpc", default_port=GRPC_PORT)
-    if at is None and collector is not None:
-        raise SettingsError("--otlp needs --http; add --http HOST:PORT")
+    for flag, value in (("--otlp", otlp), ("--identity", identity)):
+        if at is None and value is not None:
+            raise SettingsError(f"{flag} needs --http; add --http HOST:PORT")
     how: dict[str, Any] = {
         "flags": typed_flags(flags),
         "names": frozenset(name.lower() for name in names),
         "drain_seconds": drain,
         "collector": collector,
+        "identity": None if identity is None else ServedIdentity(identity, wall()),
         "say": _say,
     }
     roles = TokenRoles.read(tokens)

@@ -59,11 +59,13 @@ class CrawlerDescription(msgspec.Struct, frozen=True, forbid_unknown_fields=True
 
 @dataclass(frozen=True, slots=True)
 class KeyDirectory:
-    """A key directory as it is served. proofs: one for each key. expires: of the proofs, in seconds since 1970."""
+    """A key directory as it is served. proofs: one for each key. created, expires: of the proofs, in seconds since
+    1970."""
 
     body: bytes
     digest: str
     proofs: tuple[Signature, ...]
+    created: int
     expires: int
 
     def fields(self) -> tuple[tuple[str, str], ...]:
@@ -92,7 +94,7 @@ def key_directory(keys: Sequence[SigningKey], authority: str, *, created: int, e
         sign_directory(key, authority, digest, created=created, expires=expires, label=label)
         for key, label in zip(keys, labels, strict=True)
     )
-    return KeyDirectory(body, digest, proofs, expires)
+    return KeyDirectory(body, digest, proofs, created, expires)
 
 
 def address_ranges(ranges: Sequence[str], at: Instant, services: Sequence[str] = ()) -> dict[str, Any]:

@@ -25,6 +25,7 @@ frontier_calls.py  the calls of outrider.v1.Frontier: requests of REST with thei
 reflection.py      what tools such as grpcurl ask of a gRPC server
 open_calls.py      open calls, and how many each client has
 grpc_status.py     errors as status codes of gRPC
+served_identity.py the key directory of an identity
 crawl_server.py    the server of a crawl that fetches itself, on a thread of its own
 cluster_server.py  a node of a cluster that serves workers
 node_frontier.py   the frontier of such a node

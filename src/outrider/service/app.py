@@ -140,7 +140,7 @@ def _query(route: Route, request: Request) -> Any:
 
 def _written(found: Any) -> Response:
     if isinstance(found, Text):
-        return Response(found.content, headers={**_SAFE, "content-type": found.media_type})
+        return Response(found.content, headers={**_SAFE, **dict(found.fields), "content-type": found.media_type})
     return Response(encode(found), headers={**_SAFE, "content-type": JSON})
 
 

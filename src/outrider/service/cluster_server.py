@@ -46,6 +46,7 @@ from outrider.service.audit import Audit
 from outrider.service.http_server import bound, hosts_of, listened_at, served_until_signal
 from outrider.service.node_frontier import AwaitedNode, NodeFrontier
 from outrider.service.otlp import Endpoint
+from outrider.service.served_identity import ServedIdentity
 from outrider.service.server_errands import ServerErrands, visits_of
 from outrider.service.service_state import ServiceState
 from outrider.storage.files import Directory
@@ -152,6 +153,7 @@ def serve_in_cluster(
     names: frozenset[str] = frozenset(),
     drain_seconds: float = 10.0,
     collector: Endpoint | None = None,
+    identity: ServedIdentity | None = None,
     say: Callable[[str], None],
 ) -> bool:
     """Serves the partitions of a node until a signal. Returns whether the whole crawl was over by then.
@@ -172,10 +174,11 @@ def serve_in_cluster(
         permission = Permission.of_directory(path, options, hosts)
         service_state = ServiceState(
             frontier,
-            hosts=hosts_of(listening, names),
+            hosts=hosts_of(listening, names, identity),
             tokens=tokens,
             audit=audit,
             permission=permission,
+            identity=identity,
         )
         may_send = serving.node.stores.may_request
         service_state.errands = ServerErrands(

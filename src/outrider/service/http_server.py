@@ -40,6 +40,7 @@ from outrider.service.connection import Connection
 from outrider.service.frontier_calls import FrontierCalls
 from outrider.service.grpc_server import GrpcServer
 from outrider.service.otlp import Endpoint, exporting
+from outrider.service.served_identity import ServedIdentity
 from outrider.service.server_errands import ServerErrands, visits_of
 from outrider.service.service_state import ServiceState
 
@@ -122,14 +123,15 @@ def serve(
     names: frozenset[str] = frozenset(),
     drain_seconds: float = 10.0,
     collector: Endpoint | None = None,
+    identity: ServedIdentity | None = None,
     say: Callable[[str], None],
 ) -> bool:
     """Serves the frontier of a crawl's directory until a signal. Returns whether all its work was done by then.
 
     listening: the address of HTTP, None for no HTTP; grpc: that of gRPC. Without HTTP, clients read robots.txt
     themselves. flags: typed settings of the crawl, which outrider.toml keeps. collector: receives the metrics, if any.
-    say: prints the address when the server listens, and the events at the end. Raises SettingsError for a port in use,
-    and the errors of opening a store.
+    identity: whose key directory is served over HTTP. say: prints the address when the server listens, and the events
+    at the end. Raises SettingsError for a port in use, and the errors of opening a store.
     """
     options = settings_of(directory, flags)
     if flags and "revisit" in flags and options.revisit is not None and options.revisit_rule is None:
@@ -156,11 +158,12 @@ def serve(
             permission = None if alone else Permission.of_directory(directory, options, hosts)
             service_state = ServiceState(
                 AsyncFrontier(frontier),
-                hosts=hosts_of(listening or grpc or _NOWHERE, names),
+                hosts=hosts_of(listening or grpc or _NOWHERE, names, identity),
                 tokens=tokens,
                 audit=audit,
                 directory=directory,
                 permission=permission,
+                identity=identity,
             )
             guard = permission.guard if permission is not None else AddressGuard(options.allow_address, hosts)
             fetching = visits_of(options, service_state.frontier, hosts, guard)
@@ -190,8 +193,10 @@ def _is_store_alone(directory: str) -> bool:
     return False
 
 
-def hosts_of(listening: Listening, names: frozenset[str]) -> ServerNames:
-    """Returns the names of a server at this address, including these."""
+def hosts_of(listening: Listening, names: frozenset[str], identity: ServedIdentity | None = None) -> ServerNames:
+    """Returns the names of a server at this address, including these and the site of an identity."""
+    if identity is not None:
+        names |= {identity.name}
     return ServerNames(listening.loopback, names if listening.loopback else names | {socket.gethostname().lower()})
 
 

@@ -15,7 +15,7 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from outrider import journey
-from outrider.clock import Instant, elapsed, seconds
+from outrider.clock import Instant, elapsed, seconds, wall
 from outrider.crawl.setup.instants import dated, moment
 from outrider.engine import Frontier
 from outrider.engine import messages as m
@@ -23,6 +23,7 @@ from outrider.engine.process_queries import HOST_ORDERS, answer_of, as_sent, ord
 from outrider.engine.sent_outcomes import link_of, outcome_from_body
 from outrider.engine.verbs import ServedVerb, served_of
 from outrider.errors import OutriderError, PagesNeedErrandsError
+from outrider.identity.signatures import DIRECTORY_PATH
 from outrider.journey import (
     Code,
     HostStatus,
@@ -75,6 +76,8 @@ class Text:
 
     content: bytes
     media_type: str
+    fields: tuple[tuple[str, str], ...] = ()
+    """More header fields, with names in lower case."""
 
 
 def encode(found: Any) -> bytes:
@@ -482,6 +485,14 @@ async def _metrics(service_state: ServiceState, _: Ask) -> Text:
     return Text(exposition(service_state, statistics, seconds(elapsed())), CONTENT_TYPE)
 
 
+async def _keys(service_state: ServiceState, _: Ask) -> Text:
+    if service_state.identity is None:
+        raise Problem("unknown-path", "this server has no keys to publish; start it with --identity DIR")
+    made = service_state.identity.directory(wall())
+    fields = {name.lower(): value for name, value in made.fields()}
+    return Text(made.body, fields.pop("content-type"), tuple(fields.items()))
+
+
 async def _document(_: ServiceState, __: Ask) -> dict[str, Any]:
     from outrider.service.openapi import document
 
@@ -709,6 +720,15 @@ ROUTES: Final[tuple[Route, ...]] = (
         problems=("closing", "store-stopped"),
     ),
     Route("GET", "/metrics", Role.READ, _metrics, Text, "Counts and gauges, as Prometheus reads them."),
+    Route(
+        "GET",
+        DIRECTORY_PATH,
+        None,
+        _keys,
+        Text,
+        "The keys that sign requests of the crawler, with proofs of possession.",
+        problems=("unknown-path",),
+    ),
     Route("GET", "/openapi.json", Role.READ, _document, dict[str, Any], "This interface as OpenAPI 3.1."),
 )
 """Every path of the service."""

@@ -28,6 +28,7 @@ from outrider.service.copying import RecordReadings
 from outrider.service.grpc_server import GrpcServer
 from outrider.service.idempotency import IdempotencyKeys
 from outrider.service.lease_registry import IssuedLease, LeaseRegistry
+from outrider.service.served_identity import ServedIdentity
 from outrider.service.server_errands import ServerErrands
 
 RATES = ("fetched", "failed", "duplicate", "blocked")
@@ -46,12 +47,15 @@ class ServiceState:
         crawl: RunningCrawl | None = None,
         directory: str | None = None,
         permission: Permission | None = None,
+        identity: ServedIdentity | None = None,
     ) -> None:
         """crawl: the crawl that fetches from this frontier itself. directory: that of a crawl that does not run.
-        permission: its addresses, None if no settings of a crawl are known."""
+        permission: its addresses, None if no settings of a crawl are known.
+        identity: whose key directory is served, if any."""
         self.user_agent, self.store = frontier.sync.user_agent, frontier.sync._store.hex()
         self.frontier, self.hosts, self.tokens, self.audit = frontier, hosts, tokens, audit
         self.crawl = crawl
+        self.identity = identity
         self.answers: Answers = crawl.answers if crawl else answers_of(frontier.sync, asyncio.to_thread, directory)
         """Questions and orders, as for a running crawl."""
         self.permission = permission
