@@ -68,6 +68,12 @@ class LocalHours:
         )
         return min((at for at in begins if at > now and self._is_open(at, zone)), default=now + instant(3_600.0))
 
+    def minutes_ahead(self, now: Instant) -> int:
+        """Returns by how many minutes the time of the zone is ahead of GMT."""
+        ahead = datetime.fromtimestamp(now / MICROSECONDS, ZoneInfo(self.zone)).utcoffset()
+        assert ahead is not None  # the time has a zone
+        return round(ahead / timedelta(minutes=1))
+
     def _is_open(self, at: Instant, zone: ZoneInfo) -> bool:
         local = datetime.fromtimestamp(at // MICROSECONDS, zone)
         minute = local.hour * 60 + local.minute

@@ -169,9 +169,7 @@ def serve(
             fetching = visits_of(options, service_state.frontier, hosts, guard)
             service_state.robots_by_clients = robots == "caller"
             service_state.errands = ServerErrands(service_state.frontier, fetching)
-            http = None
-            if listening is not None and listener is not None:
-                http = (listened_at(listening, listener), listener)
+            http = None if listening is None or listener is None else (listened_at(listening, listener), listener)
             if grpc is not None and grpc_listener is not None:
                 service_state.grpc = GrpcServer(
                     frontier,

@@ -7,9 +7,7 @@ counts as the present one, so a change of clocks moves the result by an hour at 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
 from typing import TypeAlias
-from zoneinfo import ZoneInfo
 
 import numpy as np
 import numpy.typing as npt
@@ -37,9 +35,7 @@ def speeds_of_hours(told: LocalHours, gap: float, now: Instant) -> Speeds:
     outside = 0.0 if told.delay_outside is None else min(1.0, gap / told.delay_outside) if told.delay_outside else 1.0
     speeds = np.full(DAY_MINUTES, outside)
     _open(speeds, told.begin, told.end)
-    offset = datetime.fromtimestamp(now / MICROSECONDS, ZoneInfo(told.zone)).utcoffset()
-    assert offset is not None  # the time has a zone
-    return np.roll(speeds, -round(offset.total_seconds() / _MINUTE_SECONDS))
+    return np.roll(speeds, -told.minutes_ahead(now))
 
 
 def seconds_needed(seconds: float, speeds: Speeds, now: Instant) -> float:
