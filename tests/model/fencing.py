@@ -283,6 +283,7 @@ class World:
             store=bytes.fromhex(self.partitions[part].store),
             counting=owned.changelog.mark(start),
             start_lsn=start,
+            kept_after=start,
         )
         self.counts["uploads"] += done is not None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import signal
 import subprocess
@@ -9,6 +10,7 @@ import time
 from collections import Counter
 
 from e2e.crawling import command, environment, lines, wait_for
+from outrider.cluster.node_identity import NODE_FILE
 from outrider.sim.verdict import judge
 
 DELAY = 0.2
@@ -66,9 +68,29 @@ class Nodes:
     def told(self, name):
         return (self.folder / f"{name}.err").read_text()
 
+    def pages_of(self, name):
+        """The lines of the pages of a node."""
+        file = self.folder / name / "pages.jsonl"
+        return lines(file) if file.exists() else []
+
+    def length(self, name):
+        return len(self.pages_of(name))
+
+    def unsealed(self, name):
+        """How many pages of a node are not sealed: an upper bound, because it may seal more at once. Only for a folder
+        of objects."""
+        node = json.loads((self.folder / name / "cluster" / NODE_FILE).read_bytes())["node"]
+        sealed = (self.folder / "objects" / self.name / "lines" / "pages").glob(f"{node}-*.jsonl.gz")
+        return self.length(name) - sum(gzip.decompress(one.read_bytes()).count(b"\n") for one in sealed)
+
     def has_partitions(self, name):
         """Whether a node has claimed a partition."""
         return any((self.folder / name / "cluster" / "partitions").glob("*"))
+
+    def given_up_max(self, name):
+        """How many requests are repeated at most if a node lost its partitions now: its pages that are not sealed, its
+        open leases and the lines of one turn. A host has one request at a time."""
+        return self.unsealed(name) + 2 * HOSTS
 
     @property
     def asked(self):
@@ -95,9 +117,17 @@ class Nodes:
         assert {1} == set(fetched.values())
         assert len(pages) == len({line["token"] for line in pages})
         assert [] == judge(self.served.log_file, delay=DELAY).breaches
-        asked = Counter()
-        for line in self.served.log_file.read_text().splitlines():
-            record = json.loads(line)
-            if record["path"] != "/robots.txt":
-                asked[record["host"], record["path"]] += 1
+        return self.repeated()
+
+    def _requests(self):
+        return [json.loads(line) for line in self.served.log_file.read_text().splitlines()]
+
+    def repeated(self):
+        """How many requests for pages were not the first ones."""
+        asked = Counter((one["host"], one["path"]) for one in self._requests() if one["path"] != "/robots.txt")
         return sum(count - 1 for count in asked.values())
+
+    def first_asked(self, host, after):
+        """When a host got its first request after a moment of the monotonic clock, in seconds."""
+        begins = [one["start"] / 1_000_000 for one in self._requests() if one["host"] == host]
+        return min(begin for begin in begins if begin > after)

@@ -14,7 +14,7 @@ class Relay:
     """Passes connections to a target port of loopback. Its state may change at any time, also for open connections.
 
     open: bytes pass. slow: each piece waits `slow_seconds`. cut: connections are closed, and new ones are refused.
-    half: connections stay open, and no byte passes."""
+    half: connections stay open, and no byte passes. mute: requests pass, and answers are dropped."""
 
     def __init__(self, target: int, port: int = 0, *, slow_seconds: float = 0.3) -> None:
         """port: where it listens; 0 for a free one."""
@@ -42,11 +42,11 @@ class Relay:
             with suppress(OSError):
                 far.connect(("127.0.0.1", self._target))
             for one, other in ((near, far), (far, near)):
-                pump = threading.Thread(target=self._pump, args=(one, other), daemon=True)
+                pump = threading.Thread(target=self._pump, args=(one, other, one is far), daemon=True)
                 pump.start()
                 self._threads.append(pump)
 
-    def _pump(self, one: socket.socket, other: socket.socket) -> None:
+    def _pump(self, one: socket.socket, other: socket.socket, answers: bool) -> None:
         try:
             one.settimeout(LOOK_SECONDS)  # the other pump may have closed it already
             while not self._ended.is_set() and self.state != "cut":
@@ -59,6 +59,8 @@ class Relay:
                     continue
                 if not octets:
                     break
+                if self.state == "mute" and answers:
+                    continue
                 if self.state == "slow":
                     self._ended.wait(self._slow_seconds)
                 with suppress(TimeoutError):

@@ -1,5 +1,6 @@
-"""Failures of networks and of data in a crawl of three nodes: brokers and object storage behind relays that cut, halt
-and slow connections, messages that are no links, a node that comes and goes, and a host with most of the pages.
+"""Failures of networks and of data in a crawl of three nodes: brokers and object storage behind relays that cut, halt,
+slow or mute connections, messages that are no links, nodes that come and go or claim at once, a host with most of the
+pages, and one whose robots.txt fails.
 
 The log of the web is the judge."""
 
@@ -11,10 +12,10 @@ import signal
 
 import pytest
 
-from e2e.crawling import HOSTS_ON_LOOPBACK, lines, web
+from e2e.crawling import HOSTS_ON_LOOPBACK, web
 from outrider.cluster.description import read_cluster_file
 from outrider.cluster.kafka import Brokers
-from outrider.sim.web import DemoServer, DemoWeb
+from outrider.sim.web import DemoServer, DemoWeb, WebAnswer
 from servers.cluster_nodes import BEGUN, HOSTS, Nodes
 from servers.relay import Relay
 from servers.seaweed import OWNER, seaweed_server
@@ -52,20 +53,11 @@ def ends_well(nodes):
     return again
 
 
-def pages_of(nodes, name):
-    file = nodes.folder / name / "pages.jsonl"
-    return lines(file) if file.exists() else []
-
-
-def length(nodes, name):
-    return len(pages_of(nodes, name))
-
-
 def test_a_node_that_is_stopped_and_started_again_and_again_costs_at_most_its_open_requests(nodes):
     stops = 3
     for _ in range(stops):
-        before = length(nodes, "b")
-        nodes.until(lambda before=before: length(nodes, "b") > before)
+        before = nodes.length("b")
+        nodes.until(lambda before=before: nodes.length("b") > before)
         nodes.running["b"].send_signal(signal.SIGTERM)
         assert 4 == nodes.running["b"].wait(60)
         nodes.start("b")
@@ -74,15 +66,15 @@ def test_a_node_that_is_stopped_and_started_again_and_again_costs_at_most_its_op
 
 @pytest.mark.parametrize("state", ["cut", "half"])
 def test_a_node_without_brokers_but_with_the_web_sends_nothing_after_its_tenure(nodes, kafka, state):
-    nodes.until(lambda: nodes.asked > BEGUN and length(nodes, "b"))
+    nodes.until(lambda: nodes.asked > BEGUN and nodes.length("b"))
     kafka.network(state)
     nodes.for_seconds(BEYOND_TENURE)
-    before = length(nodes, "b")
+    before = nodes.length("b")
     nodes.for_seconds(3)
-    assert before == length(nodes, "b")
+    assert before == nodes.length("b")
+    repeated_max = nodes.given_up_max("b")
     kafka.network("open")
-    # Its open requests and the pages that it had not noted are fetched again by the new owners.
-    assert ends_well(nodes) <= 2 * BEGUN
+    assert ends_well(nodes) <= repeated_max
 
 
 def test_a_slow_broker_slows_its_node_and_loses_nothing(nodes, kafka):
@@ -101,6 +93,31 @@ def test_a_network_that_comes_and_goes_loses_nothing(nodes, kafka):
         kafka.network("open")
         nodes.for_seconds(3)
     assert ends_well(nodes) <= 2 * BEGUN
+
+
+def test_brokers_whose_acknowledgements_are_lost_have_each_record_once(nodes, kafka):
+    nodes.until(lambda: nodes.asked > BEGUN and nodes.length("b"))
+    repeated_max = 0
+    for _ in range(2):
+        kafka.network("mute")
+        nodes.for_seconds(3)
+        repeated_max += nodes.given_up_max("b")
+        kafka.network("cut")
+        nodes.for_seconds(1)
+        kafka.network("open")
+        nodes.for_seconds(3)
+    assert ends_well(nodes) <= repeated_max
+
+
+def test_nodes_that_are_paused_and_woken_together_have_one_owner_for_each_partition(nodes):
+    nodes.until(lambda: nodes.asked > BEGUN)
+    repeated_max = sum(map(nodes.given_up_max, nodes.running))
+    for number in (signal.SIGSTOP, signal.SIGCONT):
+        for process in nodes.running.values():
+            process.send_signal(number)
+        if number is signal.SIGSTOP:
+            nodes.for_seconds(BEYOND_TENURE)  # the group has no member then
+    assert ends_well(nodes) <= repeated_max
 
 
 @pytest.fixture
@@ -180,6 +197,34 @@ class HotWeb(DemoWeb):
         return {host: 5 if row else sum(counts.values()) for row, host in enumerate(counts)}
 
 
+class FaultyRobots(DemoWeb):
+    """One host answers requests of robots.txt with 503 at first."""
+
+    def answer(self, host, path, now, *, takes_gzip=False):
+        if host == self.hosts[0] and path == "/robots.txt" and now < 8:
+            return WebAnswer(503, (("Content-Type", "text/plain"),), b"later\n", 0.0)
+        return super().answer(host, path, now, takes_gzip=takes_gzip)
+
+
+def test_a_host_whose_robots_txt_fails_is_closed_until_it_answers_and_others_go_on(kafka, tmp_path):
+    web = DemoServer(lambda port: FaultyRobots(3, HOSTS, 200, port=port, quirks=False, suffix="test"), tmp_path / "web")
+    with web as served:
+        nodes = Nodes(tmp_path, kafka, served)
+        try:
+            nodes.start("a", f"@{served.seeds_file}")
+            nodes.start("b")
+            assert ends_well(nodes) <= HOSTS
+            records = [json.loads(line) for line in served.log_file.read_text().splitlines()]
+            own = [record for record in records if record["host"] == served.web.hosts[0]]
+            statuses = [record["status"] for record in own if record["path"] == "/robots.txt"]
+            assert [503, 503, 200] == statuses[:3]
+            assert ["/robots.txt"] * 3 == [record["path"] for record in own[:3]]
+            opened = own[2]["end"]
+            assert sum(record["start"] < opened for record in records) > len(records) / 2
+        finally:
+            nodes.end()
+
+
 def test_a_host_with_most_of_the_pages_keeps_its_gap_while_partitions_move(kafka, tmp_path):
     web = DemoServer(lambda port: HotWeb(3, HOSTS, 200, port=port, quirks=False, suffix="test"), tmp_path / "web")
     with web as served:
@@ -193,7 +238,7 @@ def test_a_host_with_most_of_the_pages_keeps_its_gap_while_partitions_move(kafka
             nodes.start("d")  # its share of the partitions moves, maybe that of the host
             assert ends_well(nodes) <= HOSTS
             hot = served.web.hosts[0]
-            assert 200 == sum(f"//{hot}:" in line["url"] for name in nodes.running for line in pages_of(nodes, name))
+            assert 200 == sum(f"//{hot}:" in line["url"] for name in nodes.running for line in nodes.pages_of(name))
         finally:
             nodes.end()
 
@@ -205,6 +250,6 @@ def test_a_limit_of_pages_is_kept_exactly_by_all_nodes(kafka, served, tmp_path):
             nodes.start(name, *seeds, "--max-pages", "120")
         nodes.until(lambda: all(process.poll() is not None for process in nodes.running.values()))
         assert {3} == {process.returncode for process in nodes.running.values()}
-        assert 120 == sum(length(nodes, name) for name in "ab")
+        assert 120 == sum(nodes.length(name) for name in "ab")
     finally:
         nodes.end()

@@ -8,6 +8,7 @@ import random
 from types import SimpleNamespace
 
 import pytest
+from msgspec.structs import replace
 
 from outrider.cluster.description import new_manifest
 from outrider.cluster.node import ClusterNode
@@ -55,13 +56,13 @@ class OnePartition:
         self.trimmed.append(offset)
         self.topic.first = offset
 
-    def open(self):
+    def open(self, **how):
         path = self.folder / "0000"
         path.mkdir()
         claimed, _ = self.node._claimed(0, str(path))
         owned = open_store(
             Directory(str(path)), claimed, self.topic, tenure_seconds=10.0, elapsed=lambda: 0, pause=lambda: None,
-            robots="caller",
+            robots="caller", **how,
         )  # fmt: skip
         return OwnStore(0, owned)
 
@@ -94,6 +95,23 @@ def test_records_before_the_snapshot_before_the_newest_are_deleted_and_a_claim_n
     assert first.trimmed[-1] > 0
     store.owned.give_up()
     check_takeover(tmp_path / "again", topic, objects, accepted=240)
+
+
+def test_lines_that_are_not_sealed_outlive_a_snapshot_and_the_disk(tmp_path):
+    topic, objects = TrimmedTopic(), MemoryObjects()
+    first = OnePartition(tmp_path / "first", topic, objects)
+    store = first.open(output=True)
+    store.frontier.discover([f"http://site{number}.test/" for number in range(20)])
+    for lease in store.frontier.lease(20):
+        store.frontier.report([replace(lease.done(seconds=0.0), line=b'{"n":1}')])
+    add_pages_and_upload(first, store, 1)
+    lines = list(store.frontier.lines("pages", 0))
+    assert 20 == len(lines)
+    assert newest_snapshot(objects) is not None
+    store.owned.give_up()
+    again = OnePartition(tmp_path / "again", topic, objects).open(output=True)
+    assert lines == list(again.frontier.lines("pages", 0))
+    again.owned.give_up()
 
 
 def test_a_claim_that_was_paused_over_two_snapshots_begins_again(tmp_path):

@@ -160,10 +160,14 @@ class OwnersChangelog:
     def end(self) -> None:
         """Gives up the partition. Call it after the log is closed and no request runs. Raises ClaimLostError."""
         with self._turn:
-            self.wait(self._appended)
+            self.settle()
             self._settle()  # a heartbeat may be on its way
             self._send(End(self._epoch, self._counting.lsn), self._counting.lsn)
             self._settle()
+
+    def settle(self) -> None:
+        """Returns when all frames up to now count. Raises ClaimLostError."""
+        self.wait(self._appended)
 
     def abandon(self) -> None:
         """Lets calls that wait for the topic fail: the process ends."""

@@ -514,6 +514,12 @@ class ClusterNode:
         start = int(store.frontier.statistics()["checkpoint"]["start_lsn"])
         if start == place.snapshot_lsn or not start:
             return
+        # Frames with lines that are not sealed are necessary, too: the next owner puts their pages back.
+        kept_after = store.frontier._log_kept_after()
+        store.owned.changelog.settle()  # the notes of sealed lines count
+        counting = store.owned.changelog.mark(kept_after)
+        if counting.lsn > kept_after:
+            return
         path = os.path.join(self._directory, f"{store.number:04d}")
         files = Directory(path)
         try:
@@ -521,8 +527,9 @@ class ClusterNode:
                 files,
                 self._objects_of(store.number),
                 store=bytes.fromhex(self.manifest.partition(store.number).store),
-                counting=store.owned.changelog.mark(start),
+                counting=counting,
                 start_lsn=start,
+                kept_after=min(start, kept_after),
             )
         finally:
             files.close()

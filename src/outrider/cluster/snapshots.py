@@ -55,8 +55,9 @@ class SnapshotFile(msgspec.Struct, frozen=True):
 
 
 class Snapshot(msgspec.Struct, frozen=True):
-    """The parts of which a store is made. start_lsn: of the checkpoint: frames after it are necessary. position, epoch,
-    lsn, crc, closed: what counts before the first of these frames, or earlier (`Counting`)."""
+    """The parts of which a store is made. start_lsn: frames after it are necessary, for the checkpoint, or for lines
+    that are not sealed. position, epoch, lsn, crc, closed: what counts before the first of these frames, or earlier
+    (`Counting`)."""
 
     start_lsn: int
     position: int
@@ -110,9 +111,12 @@ def _list_of(objects: Objects, name: str) -> Snapshot:
         raise DamagedStoreError(f"the object {name!r:.200} is no list of a snapshot ({error})") from None
 
 
-def upload(files: Files, objects: Objects, *, store: bytes, counting: Counting, start_lsn: int) -> Snapshot | None:
+def upload(
+    files: Files, objects: Objects, *, store: bytes, counting: Counting, start_lsn: int, kept_after: int
+) -> Snapshot | None:
     """Uploads the newest checkpoint of a store and its runs, and lists them. Files that the newest snapshot has are not
-    uploaded again. counting: what counts at an LSN that is not above `start_lsn`, that of the checkpoint.
+    uploaded again. start_lsn: of the checkpoint. kept_after: frames after it are necessary. counting: the state
+    of the topic at an LSN that is not above it.
 
     Returns None if there is no such checkpoint any more: a newer one has replaced it. Raises UnreachableError.
     """
@@ -133,7 +137,7 @@ def upload(files: Files, objects: Objects, *, store: bytes, counting: Counting, 
             return None  # a merge has replaced the run
         listed.append(found)
     snapshot = Snapshot(
-        start_lsn, counting.position, counting.epoch, counting.lsn, counting.crc, counting.closed, listed
+        kept_after, counting.position, counting.epoch, counting.lsn, counting.crc, counting.closed, listed
     )
     objects.put(f"{_LISTS}{start_lsn:016x}-{counting.epoch:016x}.json", [msgspec.json.encode(snapshot)])
     return snapshot

@@ -986,6 +986,12 @@ class Frontier:
         """Queues done and gone pages again whose answers are lost. Returns how many."""
         return self._call("put_back", lambda m, now: m.urls.put_back(urls, now))
 
+    def _log_kept_after(self) -> int:
+        """Returns the LSN after which the log is needed: for the newest checkpoint, and for lines that no projection
+        has noted."""
+        with self._alone():
+            return self._rounds.kept_after()
+
     def _note_projections(self, places: Sequence[tuple[str, int, int]]) -> int:
         """As several calls of `note_projection`, in one frame. Returns its LSN, and does not wait for the disk."""
         return self._decide("note_projections", lambda m, now: m.notes.note_projections(places, now))[1]
