@@ -6,6 +6,7 @@ Where the machine forbids it, the test is skipped with the reason.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import shutil
@@ -109,3 +110,19 @@ def tmpfs(directory: Path, megabytes: int) -> Iterator[Path]:
         yield place
     finally:
         run("umount", "-l", place)
+
+
+def fill(place: Path) -> Path:
+    """Other programs fill the disk to the last byte."""
+    filler = place / "filler"
+    descriptor = os.open(filler, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    step = 1 << 20
+    while step:
+        try:
+            os.write(descriptor, b"x" * step)
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            step //= 2
+    os.close(descriptor)
+    return filler

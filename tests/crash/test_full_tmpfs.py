@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import errno
-import os
 import random
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from crash.mounting import tmpfs
+from crash.mounting import fill, tmpfs
 from e2e import crawling
 from model.world import Clock
 from outrider import Frontier
@@ -21,22 +19,6 @@ from outrider.sim.web import RunningWeb
 
 MEGABYTES = 64
 SETTINGS = {"delay": 1.0, "delay_factor": 0}
-
-
-def fill(place: Path) -> Path:
-    """Other programs fill the disk to the last byte."""
-    filler = place / "filler"
-    descriptor = os.open(filler, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    step = 1 << 20
-    while step:
-        try:
-            os.write(descriptor, b"x" * step)
-        except OSError as error:
-            if error.errno != errno.ENOSPC:
-                raise
-            step //= 2
-    os.close(descriptor)
-    return filler
 
 
 def some(turn: int) -> list[str]:

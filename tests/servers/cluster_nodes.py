@@ -10,8 +10,10 @@ import time
 from collections import Counter
 
 from e2e.crawling import command, environment, lines, wait_for
+from outrider import Frontier
 from outrider.cluster.node_identity import NODE_FILE
 from outrider.sim.verdict import judge
+from outrider.storage.manifest import MANIFEST_NAME
 
 DELAY = 0.2
 PARTITIONS = 8
@@ -118,6 +120,30 @@ class Nodes:
         assert len(pages) == len({line["token"] for line in pages})
         assert [] == judge(self.served.log_file, delay=DELAY).breaches
         return self.repeated()
+
+    def exported(self):
+        """Waits until all nodes have ended, and returns the exported pages: each reachable one is there once, and no
+        gap was broken. For rows with a node whose own lines do not count."""
+        self.until(lambda: all(process.poll() is not None for process in self.running.values()))
+        assert {0} == {process.returncode for process in self.running.values()}
+        pages = self.folder / "all.jsonl"
+        words = command("export", self.file, "--what", "pages", "--to", pages)
+        assert 0 == subprocess.run(words, env=self.environment, timeout=60, check=False).returncode
+        found = lines(pages)
+        fetched = Counter(line["url"] for line in found)
+        assert self.served.web.must_fetch() <= set(fetched)
+        assert {1} == set(fetched.values())
+        assert [] == judge(self.served.log_file, delay=DELAY).breaches
+        return found
+
+    def waiting_hosts(self, name):
+        """The hosts of a killed node that have queued URLs and no open lease, by its own files."""
+        found = []
+        for place in (self.folder / name / "cluster" / "partitions").iterdir():
+            if (place / MANIFEST_NAME).exists():  # else it was killed during a claim
+                with Frontier.look(place) as frontier:
+                    found += [host.name for host in frontier.hosts() if host.queued and not host.leased]
+        return found
 
     def _requests(self):
         return [json.loads(line) for line in self.served.log_file.read_text().splitlines()]

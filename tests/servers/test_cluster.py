@@ -6,15 +6,12 @@ from __future__ import annotations
 import gzip
 import shutil
 import signal
-import subprocess
 import time
-from collections import Counter
 
 import pytest
 
-from e2e.crawling import HOSTS_ON_LOOPBACK, command, environment, lines, web
-from outrider.sim.verdict import judge
-from servers.cluster_nodes import BEGUN, DELAY, HOSTS, Nodes
+from e2e.crawling import HOSTS_ON_LOOPBACK, lines, web
+from servers.cluster_nodes import BEGUN, HOSTS, Nodes
 
 pytestmark = [
     pytest.mark.timeout(400),
@@ -44,16 +41,7 @@ def test_a_killed_node_whose_disk_is_lost_costs_requests_and_no_page(nodes):
     dead.kill()
     dead.wait()
     shutil.rmtree(nodes.folder / "b")
-    nodes.until(lambda: all(process.poll() is not None for process in nodes.running.values()))
-    assert [0, 0] == [process.returncode for process in nodes.running.values()]
-    pages = nodes.folder / "all.jsonl"
-    words = command("export", nodes.file, "--what", "pages", "--to", pages)
-    assert 0 == subprocess.run(words, env=environment(), timeout=60, check=False).returncode
-    found = lines(pages)
-    fetched = Counter(line["url"] for line in found)
-    assert nodes.served.web.must_fetch() <= set(fetched)
-    assert {1} == set(fetched.values())
-    assert [] == judge(nodes.served.log_file, delay=DELAY).breaches
+    found = nodes.exported()
     for line in found:
         assert record_of(nodes.folder / "archive", line["warc"]).startswith(b"WARC/1.1\r\n")
 

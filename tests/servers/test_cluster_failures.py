@@ -9,14 +9,17 @@ from __future__ import annotations
 import json
 import os
 import signal
+import time
 
 import pytest
 
 from e2e.crawling import HOSTS_ON_LOOPBACK, web
 from outrider.cluster.description import read_cluster_file
 from outrider.cluster.kafka import Brokers
+from outrider.limits import TENURE_SECONDS
 from outrider.sim.web import DemoServer, DemoWeb, WebAnswer
-from servers.cluster_nodes import BEGUN, HOSTS, Nodes
+from servers.cluster_nodes import BEGUN, DELAY, HOSTS, Nodes
+from servers.kafka import SESSION_SECONDS
 from servers.relay import Relay
 from servers.seaweed import OWNER, seaweed_server
 
@@ -27,6 +30,7 @@ pytestmark = [
 ]
 BUCKET = "cluster-bucket"
 BEYOND_TENURE = 20  # seconds: session of the group, tenure and some more
+MARGIN = 10  # seconds, for a machine with other work
 
 
 @pytest.fixture
@@ -118,6 +122,19 @@ def test_nodes_that_are_paused_and_woken_together_have_one_owner_for_each_partit
         if number is signal.SIGSTOP:
             nodes.for_seconds(BEYOND_TENURE)  # the group has no member then
     assert ends_well(nodes) <= repeated_max
+
+
+def test_the_hosts_of_a_killed_node_are_visited_again_after_session_tenure_and_delay(nodes):
+    nodes.until(lambda: nodes.asked > BEGUN and nodes.length("b"))
+    dead = nodes.running.pop("b")
+    dead.kill()
+    killed = time.monotonic()
+    dead.wait()
+    waiting = nodes.waiting_hosts("b")
+    nodes.exported()
+    assert waiting
+    late = {host: nodes.first_asked(host, killed) - killed for host in waiting}
+    assert max(late.values()) <= SESSION_SECONDS + TENURE_SECONDS + DELAY + MARGIN, late
 
 
 @pytest.fixture

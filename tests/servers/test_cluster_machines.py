@@ -1,4 +1,4 @@
-"""Faults of one machine in a crawl of several nodes: a wrong clock.
+"""Faults of one machine in a crawl of several nodes: a wrong clock, a full disk.
 
 The log of the web is the judge."""
 
@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from crash.mounting import fill, tmpfs
 from e2e.crawling import HOSTS_ON_LOOPBACK, lines, web
-from servers.cluster_nodes import HOSTS, Nodes
+from servers.cluster_nodes import BEGUN, HOSTS, Nodes
 
 pytestmark = [
     pytest.mark.long,
@@ -18,6 +19,7 @@ pytestmark = [
     HOSTS_ON_LOOPBACK,
 ]
 DAY = 86_400  # seconds
+MEGABYTES = 64  # of the disk that becomes full
 
 
 @pytest.fixture
@@ -48,3 +50,17 @@ def test_clocks_that_are_a_day_fast_and_a_day_slow_change_nothing(nodes, moved):
     days = {name: {line["fetched_at"][:10] for line in lines(nodes.folder / name / "pages.jsonl")} for name in "abc"}
     assert all(days.values())
     assert len({max(some) for some in days.values()}) == 3, days
+
+
+def test_a_node_whose_disk_is_full_ends_and_the_others_fetch_its_pages(nodes):
+    with tmpfs(nodes.folder, MEGABYTES) as disk:
+        full = disk.name  # a node of this name has its directory there
+        nodes.start(full)
+        nodes.until(lambda: nodes.has_partitions(full))
+        nodes.start("a", f"@{nodes.served.seeds_file}")
+        nodes.until(lambda: nodes.asked > BEGUN and nodes.length(full))
+        fill(disk)
+        nodes.until(lambda: nodes.running[full].poll() is not None)
+        assert 7 == nodes.running.pop(full).returncode
+        assert "is full" in nodes.told(full)
+        nodes.exported()

@@ -6,10 +6,12 @@ import gzip
 import io
 import json
 import os
+import re
 import sqlite3
 import threading
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -135,6 +137,26 @@ def test_a_store_that_does_not_answer_stops_no_crawl(tmp_path: Path, monkeypatch
     status = status_of(str(tmp_path / "crawl"))
     assert (here, 0) == (status["uploads"]["uploaded_files"], status["uploads"]["files_only_here"])
     assert any(f"{here} files uploaded, 0 only here" in line for line in status_lines(status))
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ("403 Forbidden: <Error><Code>QuotaExceeded</Code></Error> status code: 403", "full (QuotaExceeded)"),
+        ("<Error><Code>XMinioStorageFull</Code></Error> status code: 507", "full (XMinioStorageFull)"),
+        ("status code: 507", "full (status 507)"),
+        ("No space left on device (os error 28)", "full"),
+    ],
+)
+def test_a_store_that_is_full_may_be_tried_again(answer: str, said: str, tmp_path: Path) -> None:
+    store = ObjectStore(f"file:{tmp_path}")
+
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(answer)
+
+    store._library = SimpleNamespace(put=full)
+    with pytest.raises(UnreachableError, match=f"{re.escape(said)}; make room there"):
+        store.put_new("a", b"content")
 
 
 def test_a_kill_between_upload_and_list_uploads_nothing_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,6 +30,10 @@ _CODE: Final = re.compile(r"<Code>([A-Za-z0-9]{1,60})</Code>").search
 _STATUS: Final = re.compile(r"status code: ([0-9]{3})").search
 _REFUSED: Final = frozenset({"401", "403"})
 _NO_BUCKET: Final = "NoSuchBucket"
+_FULL: Final = re.compile(
+    r"QuotaExceeded</Code>|StorageFull</Code>|InsufficientStorage|status code: 507"  # servers that speak S3
+    r"|No space left on device|Disk quota exceeded"  # folders
+).search
 _ENDPOINTS: Final = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 
 
@@ -42,7 +46,7 @@ class StoredObject(NamedTuple):
 
 class ObjectStore:
     """The objects below an address. Raises SettingsError for a store that refuses (wrong credentials, no such bucket),
-    UnreachableError for one that does not answer."""
+    UnreachableError for one that does not answer or is full: both may be over later."""
 
     def __init__(self, address: str) -> None:
         """Raises SettingsError without the library."""
@@ -200,6 +204,8 @@ class ObjectStore:
         word = code[1] if code is not None else f"status {status[1]}" if status is not None else ""
         if _NO_BUCKET in text:
             return SettingsError(f"{self.address}: there is no such bucket; make it, or name another one")
+        if _FULL(text):
+            return UnreachableError(f"{self.address} is full{f' ({word})' if word else ''}; make room there")
         if status is not None and status[1] in _REFUSED:
             return SettingsError(
                 f"{self.address} refuses ({word}); check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and the rights of "
