@@ -362,7 +362,7 @@ def test_the_fullest_domains_are_those_with_the_most_queued_urls(monkeypatch):
     domains_of = domain_counts.registrable_domains
     monkeypatch.setattr(domain_counts, "registrable_domains", lambda some: names.extend(some) or domains_of(some))
     frontier._fullest_domains(1)
-    assert 0 < len(names) < 60
+    assert 0 < len(names) < len(walked(frontier.queues)) / 2  # two domains may share a slot
     set_limits(monkeypatch, DOMAINS_HOSTS_MAX=3)
     names.clear()
     frontier._fullest_domains(100)
