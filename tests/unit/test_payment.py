@@ -162,6 +162,13 @@ def test_every_free_page_of_a_mixed_host_is_fetched(killed_at):
     assert dict.fromkeys(paid, 3) == {part: sum(path.startswith(part) for path in paths) for part in paid}
 
 
+@pytest.mark.parametrize("killed_at", [-1, 6])
+def test_a_host_of_ten_thousand_paid_pages_gets_at_most_twelve_requests(killed_at):
+    world = world_of(*[f"{page % 400}/{page}" for page in range(10_000)])
+    assert len(asked(world, killed_at=killed_at)) <= 12
+    assert "it asks for payment for every page" == world.frontier.host("a.test").not_welcome
+
+
 def test_pages_in_the_root_are_no_part():
     world = world_of(*[f"page?id={page}" for page in range(40)])
     assert 12 == len(asked(world))
