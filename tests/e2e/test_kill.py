@@ -14,6 +14,8 @@ import pytest
 
 from e2e import crawling
 from outrider.engine import Frontier
+from outrider.identity.merkle_tree import LineTree
+from outrider.identity.signed_note import head_of
 from outrider.sim.verdict import Breach, judge
 
 
@@ -140,3 +142,31 @@ def test_a_killed_crawl_reads_its_sitemaps_and_fetches_what_they_name(tmp_path):
         assert [] == [breach for host, breach in broken if could_know(breach, delay=0.05, heard=host not in unheard)]
         assert refetched <= open_leases
         assert ([], []) == (crawling.doubled(output), crawling.final_twice(output))
+
+
+@pytest.mark.parametrize("rounds", [2, pytest.param(20, marks=pytest.mark.long)])
+def test_the_record_of_a_killed_crawl_is_one_chain(tmp_path: Path, rounds: int) -> None:
+    """Each signed head is of the first lines of the record at its end, whatever was killed in between."""
+    chance, output, me = random.Random(rounds), tmp_path / "out", tmp_path / "me"
+    made = ("identity", "init", me, "--url", "https://bot.example", "--contact", "you@example.org")
+    assert 0 == crawling.outrider(*made).returncode
+    with crawling.web(tmp_path / "web", hosts=10, pages=60 + 20 * rounds, seed=rounds) as served:
+        words = crawling.on(served, output, "--identity", str(me))
+        for round_ in range(1, rounds + 1):
+            assert 3 == crawling.outrider(*words, "--max-pages", str(20 * round_)).returncode
+            words = ["resume", output]
+            killed = crawling.started(*words, "--max-pages", str(20 * round_ + 10))
+            kill_after(killed, chance.uniform(0.3, 0.8))
+        assert 0 == crawling.outrider(*words, "--max-pages", "none").returncode
+    lines = (output / "politeness.jsonl").read_bytes().splitlines()
+    notes = [path.read_text().splitlines(keepends=True)[:-1] for path in (output / "heads").iterdir()]  # not the key
+    heads = [head_of("".join(note)) for note in notes]
+    assert len(heads) > rounds
+    assert len(lines) == max(head.size for head in heads)
+    for head in heads:
+        tree = LineTree()
+        tree.extend(lines[: head.size])
+        assert head.root == tree.root()
+    proof = tmp_path / "record.proof"
+    assert 0 == crawling.outrider("politeness", output, "--proof", proof).returncode
+    assert 0 == crawling.outrider("politeness", "--check", proof).returncode
