@@ -35,6 +35,17 @@ def program(name: str) -> str:
     return path
 
 
+def npm_package(package: str, folder: Path) -> None:
+    """Installs a package of npm into a folder, without its peers; skips the test where the registry cannot be
+    reached."""
+    quick = ("--no-package-lock", "--ignore-scripts", "--legacy-peer-deps", "--omit=optional")
+    words = ("install", "--silent", *quick, "--prefix", str(folder), package)
+    done = subprocess.run([program("npm"), *words], capture_output=True, timeout=240, check=False, text=True)
+    if done.returncode != 0:
+        MISSING[package] = "npm (its registry cannot be reached)"
+        pytest.skip(f"npm cannot get {package}: {done.stderr[-300:]}")
+
+
 def skip_unfetched(what: str, told: str) -> None:
     """Skips a test if Maven could not get its libraries from their repository, and names them in the last line. Other
     faults of Maven are failures."""

@@ -14,7 +14,7 @@ from outrider.fetch.downloader import Request
 from outrider.fetch.request_signing import RequestSigner, SignScope, SignWhen
 from outrider.identity.signatures import AgentForm
 from outrider.identity.signing_key import SigningKey, make_key
-from servers.programs import MISSING, program
+from servers.programs import npm_package, program
 
 PACKAGE = "web-bot-auth@0.1.3"
 SOURCE = Path(__file__).parent / "signature_judge.mjs"
@@ -23,11 +23,7 @@ SOURCE = Path(__file__).parent / "signature_judge.mjs"
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("judge")
-    words = ("install", "--silent", "--no-package-lock", "--ignore-scripts", "--prefix", str(made), PACKAGE)
-    done = subprocess.run([program("npm"), *words], capture_output=True, timeout=240, check=False, text=True)
-    if done.returncode != 0:
-        MISSING[PACKAGE] = "npm (its registry cannot be reached)"
-        pytest.skip(f"npm cannot get {PACKAGE}: {done.stderr[-300:]}")
+    npm_package(PACKAGE, made)
     shutil.copy(SOURCE, made)
     return made
 

@@ -106,6 +106,23 @@ def test_a_line_about_the_use_of_content_ends_the_list_of_agents(line: str) -> N
     assert [["*"], ["BadBot"]] == [group["agents"] for group in groups_of(body)]
 
 
+@pytest.mark.parametrize(
+    ("path", "uses"),
+    [
+        ("/", {"train-ai": "n"}),
+        ("/blog/a", {"train-ai": "n", "search": "y"}),
+        ("/docs/a.pdf", {"train-ai": "n", "ai-use": "n"}),
+        ("/docs/a.pdf?b", {"train-ai": "n"}),
+    ],
+)
+def test_a_content_signal_line_with_a_path_is_about_that_path_alone(path: str, uses: dict[str, str]) -> None:
+    body = b"User-agent: *\nContent-Signal: ai-train=no\nContent-Signal: /blog/\tsearch=yes, ai-train=yes\n"
+    body += b"Content-Signal: /*.pdf$ ai-input=no\nContent-Signal: /none\n"
+    found = Rules.parse(body).about_uses("FooBot", f"http://a.test{path}")
+    assert uses == found.uses
+    assert all(statement.fault is None for statement in found.said)
+
+
 def test_an_unknown_line_ends_no_group() -> None:
     body = "User-agent: FooBot\nHello: world\nUser-agent: OtherBot\nDisallow: /\n"
     assert not allows(body, "/")

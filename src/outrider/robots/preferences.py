@@ -73,7 +73,10 @@ class UseLines:
 
     __slots__ = ("_signals", "_texts", "_usages")
 
-    def __init__(self, usages: RobotsUsages, texts: Mapping[int, str], signals: Sequence[UseLine]) -> None:
+    def __init__(
+        self, usages: RobotsUsages, texts: Mapping[int, str], signals: Sequence[tuple[UseLine, RobotsUsages | None]]
+    ) -> None:
+        """signals: lines with their paths; None for a line about all URLs."""
         self._usages = usages
         self._texts = texts
         self._signals = signals
@@ -86,21 +89,35 @@ class UseLines:
         signals = text.remarks(token, _SIGNAL, PREFERENCE_LINES_MAX)
         if not usages and not signals:
             return None
-        lines = [(number, _SIGNAL, _decoded(value)) for number, value in signals]
+        lines = [((number, _SIGNAL, _decoded(value)), _path_of_signal(value)) for number, value in signals]
         texts = {number: _decoded(value) for number, value in usages}
-        return cls(text.usages(token, PREFERENCE_LINES_MAX), texts, _telling(lines))
+        return cls(text.usages(token, PREFERENCE_LINES_MAX), texts, lines)
 
     @property
     def memory_bytes(self) -> int:
         """The bytes that the lines use, about."""
-        texts = [*self._texts.values(), *(value for _, _, value in self._signals)]
-        return self._usages.memory_bytes + sum(100 + len(text) for text in texts)
+        texts = [*self._texts.values(), *(value for (_, _, value), _ in self._signals)]
+        paths = sum(path.memory_bytes for _, path in self._signals if path is not None)
+        return self._usages.memory_bytes + paths + sum(100 + len(text) for text in texts)
 
     def about(self, url: str) -> tuple[UseLine, ...]:
         """Returns the lines that decide about an absolute URL. The longest path decides among Content-Usage lines, and
-        all lines with that path count (draft-ietf-aipref-attach-05 section 3.1)."""
+        all lines with that path count (draft-ietf-aipref-attach-05 section 3.1). The policy of Content-Signal has no
+        paths. A line with one is about the URLs below it alone."""
         usages = [(number, _USAGE, self._texts[number]) for number in self._usages.lines(url)]
-        return (*_telling(usages), *self._signals)
+        signals = [line for line, path in self._signals if path is None or path.lines(url)]
+        return (*_telling(usages), *_telling(signals))
+
+
+def _path_of_signal(value: bytes) -> RobotsUsages | None:
+    """Returns the path at the beginning of a Content-Signal line, read as that of a Content-Usage line."""
+    if not value.startswith(b"/"):
+        return None
+    return RobotsText(b"User-agent: *\nContent-Usage: " + value + b"\n").usages("*", 1)
+
+
+def _without_path(value: str) -> str:
+    return value.replace("\t", " ").partition(" ")[2] if value.startswith("/") else value
 
 
 def _decoded(value: bytes) -> str:
@@ -126,11 +143,8 @@ def said_in_line(line: UseLine) -> Statement:
     """Returns the statement of a line of a robots.txt."""
     number, field, value = line
     if field == _SIGNAL:
-        return _signals(f"robots {_SIGNAL}", value, number)
-    written = value
-    if value.startswith("/"):
-        _, _, written = value.replace("\t", " ").partition(" ")
-    return _usages(f"robots {_USAGE}", written, number, shown=value)
+        return _signals(f"robots {_SIGNAL}", _without_path(value), number, shown=value)
+    return _usages(f"robots {_USAGE}", _without_path(value), number, shown=value)
 
 
 def _usages(source: str, text: str, line: int | None = None, *, shown: str) -> Statement:
@@ -144,12 +158,12 @@ def _usages(source: str, text: str, line: int | None = None, *, shown: str) -> S
     return Statement(source, _cut(shown), _uses_of(source, said), line)
 
 
-def _signals(source: str, text: str, line: int | None = None) -> Statement:
+def _signals(source: str, text: str, line: int | None = None, *, shown: str) -> Statement:
     if len(text) > PREFERENCE_CHARACTERS_MAX:
-        return _faulty(source, text, line, f"it is longer than {PREFERENCE_CHARACTERS_MAX:,} characters")
+        return _faulty(source, shown, line, f"it is longer than {PREFERENCE_CHARACTERS_MAX:,} characters")
     parts = [part.partition("=") for part in text.lower().split(",")]
     said = [(key.strip(), word.strip()) for key, _, word in parts]
-    return Statement(source, _cut(text), _uses_of(source, said), line)
+    return Statement(source, _cut(shown), _uses_of(source, said), line)
 
 
 def said_in_reservation(source: str, value: str, policy: str | None, *, shown: str | None = None) -> Statement:
@@ -193,7 +207,8 @@ def said_in_fields(headers: Iterable[tuple[str, str]]) -> list[Statement]:
         text = ", ".join(values)
         said.append(_usages(f"header {_USAGE}", text, shown=text))
     if (values := found.get(_SIGNAL)) is not None:
-        said.append(_signals(f"header {_SIGNAL}", ", ".join(values)))
+        text = ", ".join(values)
+        said.append(_signals(f"header {_SIGNAL}", text, shown=text))
     if (values := found.get(_RESERVATION)) is not None:
         said.append(said_in_reservation(f"header {_RESERVATION}", values[-1], next(iter(found.get(_POLICY, ())), None)))
     return said
