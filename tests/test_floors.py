@@ -467,6 +467,19 @@ def classes_of(project: Path) -> Iterator[tuple[str, str]]:
                 yield node.name, file.relative_to(folder).as_posix()
 
 
+def test_a_node_of_a_cluster_has_one_decoder_for_each_type(project):
+    """Two of its threads that decode a type for the first time can crash the interpreter (msgspec 0.22)."""
+    found = [
+        f"{file.name}:{node.lineno}"
+        for file in sorted((project / "src" / "outrider" / "cluster").glob("*.py"))
+        for node in nodes_of(file)
+        if isinstance(node, ast.Call)
+        and ast.unparse(node.func).startswith("msgspec.")
+        and any(keyword.arg == "type" for keyword in node.keywords)
+    ]
+    assert [] == found
+
+
 def test_no_two_classes_have_one_name(project):
     where: dict[str, list[str]] = {}
     for name, file in classes_of(project):

@@ -3,6 +3,9 @@
 The frames of a partition are in the log of its owner and in a topic, its changelog. The changelog decides which frames
 count and who owns the partition, so membership of nodes is only advice.
 
+A node has many threads. So each type of a record has one decoder, made when its module is imported: two threads that
+decode a type for the first time can crash the interpreter (msgspec 0.22).
+
     description.py     the file and the manifest of a cluster
     records.py         the records of a changelog: claims, frames, heartbeats, ends
     counting.py        which records count, and who owns the partition

@@ -100,7 +100,7 @@ class ClusterManifest(msgspec.Struct, frozen=True):
     def of_octets(cls, octets: bytes, where: str) -> ClusterManifest:
         """Reads a manifest. where: names it in errors. Raises DamagedStoreError, ForeignStoreError."""
         try:
-            found = msgspec.json.decode(octets, type=cls)
+            found = _MANIFESTS.decode(octets)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise DamagedStoreError(f"{where} is no manifest of a cluster ({error})") from None
         if found.format > MANIFEST_FORMAT:
@@ -141,6 +141,9 @@ class ClusterManifest(msgspec.Struct, frozen=True):
             slots = slots_of_spans(urls.arena, starts[rows], ends[rows], bytes.fromhex(self.slot_key))
             found[rows] = slots.astype(np.intp) // (SLOTS // self.partitions)
         return found
+
+
+_MANIFESTS: Final = msgspec.json.Decoder(ClusterManifest)
 
 
 def check_partitions(count: int) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, Final, cast
 
 import msgspec
 
@@ -52,6 +52,10 @@ class OfProgram(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             if getattr(self, name) is not None
         }
         return Link(self.url, depth=self.depth, crawl=self.crawl, **told)
+
+
+_PARCELS: Final = msgspec.json.Decoder(OfPartition)
+_LINKS: Final = msgspec.json.Decoder(OfProgram)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +115,8 @@ def unpacked(octets: bytes) -> list[Parcel] | Link | Refused:
     """Returns the content of a record."""
     try:
         if b'"links"' in octets[:32]:
-            return [_parcel(row) for row in msgspec.json.decode(octets, type=OfPartition).links]
-        return msgspec.json.decode(octets, type=OfProgram).link()
+            return [_parcel(row) for row in _PARCELS.decode(octets).links]
+        return _LINKS.decode(octets).link()
     except (msgspec.DecodeError, SettingsError, UnicodeDecodeError, ValueError, TypeError, RecursionError) as error:
         return Refused(octets, str(error)[:300])
 

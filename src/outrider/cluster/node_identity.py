@@ -24,6 +24,9 @@ class NodeIdentity(msgspec.Struct, frozen=True, omit_defaults=True):
     serves: bool = False
 
 
+_IDENTITIES: Final = msgspec.json.Decoder(NodeIdentity)
+
+
 def node_name(
     own: Directory, output: str, file: ClusterFile, manifest: ClusterManifest, *, serves: bool = False
 ) -> str:
@@ -31,7 +34,7 @@ def node_name(
     cluster. Raises ForeignStoreError for the directory of another cluster or of another kind of node."""
     other = "choose another directory" if serves else "choose another directory with -o"
     try:
-        known = msgspec.json.decode(read_whole(own, NODE_FILE, bytes_max=NODE_FILE_BYTES_MAX), type=NodeIdentity)
+        known = _IDENTITIES.decode(read_whole(own, NODE_FILE, bytes_max=NODE_FILE_BYTES_MAX))
     except FileNotFoundError:
         known = NodeIdentity(f"{socket.gethostname()[:40]}-{os.urandom(4).hex()}", manifest.cluster, serves)
         replace(own, NODE_FILE, msgspec.json.encode(known) + b"\n")

@@ -25,6 +25,9 @@ class _Share(msgspec.Struct, frozen=True):
     partition: int
 
 
+_SHARES: Final = msgspec.json.Decoder(_Share)
+
+
 class SharedObjects(Protocol):
     """Objects that all nodes see."""
 
@@ -75,6 +78,6 @@ class PageShares:
         try:
             if octets is None:
                 raise DamagedStoreError(f"the object {self._name(number)} is missing")
-            return msgspec.json.decode(octets, type=_Share).through
+            return _SHARES.decode(octets).through
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise DamagedStoreError(f"the object {self._name(number)} is no share of pages ({error})") from None

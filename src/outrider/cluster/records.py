@@ -42,6 +42,9 @@ class Claim(msgspec.Struct, frozen=True):
     address: str = ""
 
 
+_CLAIMS: Final = msgspec.json.Decoder(Claim)
+
+
 @dataclass(frozen=True, slots=True)
 class Frames:
     """Frames of the owner's log, or one part of a frame. lsn: of the first frame. part: its number, from 0."""
@@ -100,7 +103,7 @@ def unpacked(octets: bytes) -> Record | None:
     body = octets[_HEAD.size : -_CRC.size]
     try:
         if kind == _CLAIM:
-            claim = msgspec.json.decode(body, type=Claim)
+            claim = _CLAIMS.decode(body)
             return claim if claim.epoch == epoch else None
         if kind == _FRAMES:
             lsn, part, last = _PART.unpack_from(body)

@@ -35,6 +35,9 @@ class _Without(msgspec.Struct, frozen=True):
     tokens: list[int]
 
 
+_WITHOUT: Final = msgspec.json.Decoder(_Without)
+
+
 class LineObjects:
     """Writes the lines of one node. One thread uses it."""
 
@@ -73,11 +76,14 @@ class _PageToFetch(msgspec.Struct):
     token: int
 
 
+_PAGES_TO_FETCH: Final = msgspec.json.Decoder(_PageToFetch)
+
+
 def put_back(store: OwnStore, objects: SharedObjects, cluster: str) -> int:
     """Queues the pages again whose lines the former owner of a store has not sealed. Returns how many. Raises
     StoreError, UnreachableError."""
     after = store.frontier.projection(_PAGES)[1]
-    pages = [msgspec.json.decode(line, type=_PageToFetch) for _, line in store.frontier.lines(_PAGES, after)]
+    pages = [_PAGES_TO_FETCH.decode(line) for _, line in store.frontier.lines(_PAGES, after)]
     if not pages:
         return 0
     write_without(objects, cluster, store.number, store.owned.changelog.epoch, [page.token for page in pages])
@@ -97,7 +103,7 @@ class SealedLines:
         tokens: set[int] = set()
         for name in self._objects.names(f"{self._prefix}{WITHOUT}/"):
             try:
-                tokens.update(msgspec.json.decode(self._read(name), type=_Without).tokens)
+                tokens.update(_WITHOUT.decode(self._read(name)).tokens)
             except (msgspec.DecodeError, UnicodeDecodeError) as error:
                 raise DamagedStoreError(f"the object {name} is no list of tokens ({error}); restore it") from None
         return tokens

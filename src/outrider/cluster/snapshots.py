@@ -72,6 +72,9 @@ class Snapshot(msgspec.Struct, frozen=True):
         return Counting(self.position, self.epoch, self.lsn, self.crc, closed=self.closed)
 
 
+_SNAPSHOTS: Final = msgspec.json.Decoder(Snapshot)
+
+
 def newest_snapshot(objects: Objects) -> Snapshot | None:
     """Returns the newest snapshot of a partition. Raises DamagedStoreError, UnreachableError."""
     while names := objects.names(_LISTS):
@@ -106,7 +109,7 @@ def delete_old(objects: Objects) -> int:
 def _list_of(objects: Objects, name: str) -> Snapshot:
     """Reads the list of a snapshot. Raises DamagedStoreError, FileNotFoundError, UnreachableError."""
     try:
-        return msgspec.json.decode(b"".join(objects.get(name)), type=Snapshot)
+        return _SNAPSHOTS.decode(b"".join(objects.get(name)))
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise DamagedStoreError(f"the object {name!r:.200} is no list of a snapshot ({error})") from None
 

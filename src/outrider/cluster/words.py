@@ -110,14 +110,19 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 Word = NodeMessage | Question | Answer
-_KINDS: Final[tuple[type[Word], ...]] = (NodeMessage, Question, Answer)
+_DECODERS: Final[tuple[msgspec.json.Decoder[Any], ...]] = (
+    msgspec.json.Decoder(NodeMessage),
+    msgspec.json.Decoder(Question),
+    msgspec.json.Decoder(Answer),
+)
 
 
 def unpacked_word(octets: bytes) -> Word | None:
     """Returns the content of a record; None for that of another program."""
-    for kind in _KINDS:
+    for decoder in _DECODERS:
         try:
-            return msgspec.json.decode(octets, type=kind)
+            word: Word = decoder.decode(octets)
+            return word
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             continue
     return None

@@ -37,17 +37,23 @@ class OutputOwner(msgspec.Struct, frozen=True):
     def of(cls, store: OwnStore) -> OutputOwner | None:
         """Returns what a store says; None for a new store."""
         told = store.frontier.watermarks().get(OWNER)
-        return None if told is None else msgspec.json.decode(told, type=cls)
+        return None if told is None else _OWNERS.decode(told)
 
     def note(self, store: OwnStore) -> None:
         """Makes it durable in a store."""
         store.frontier.note_watermark(OWNER, msgspec.json.encode(self))
 
 
+_OWNERS: Final = msgspec.json.Decoder(OutputOwner)
+
+
 class _Content(msgspec.Struct):
     lengths: dict[str, int] = {}
     watermarks: dict[str, str] = {}
     stores: dict[str, tuple[int, int]] = {}
+
+
+_CONTENTS: Final = msgspec.json.Decoder(_Content)
 
 
 class Places:
@@ -58,7 +64,7 @@ class Places:
         self._files, self._streams = files, tuple(streams)
         try:
             octets = read_whole(files, PLACES_FILE, bytes_max=PLACES_FILE_BYTES_MAX)
-            self._content = msgspec.json.decode(octets, type=_Content)
+            self._content = _CONTENTS.decode(octets)
         except FileNotFoundError:
             self._content = _Content()
         except (msgspec.DecodeError, UnicodeDecodeError) as error:

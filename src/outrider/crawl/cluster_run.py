@@ -78,6 +78,9 @@ class _Tokens(msgspec.Struct):
     page_token: int | None = None
 
 
+_TOKENS: Final = msgspec.json.Decoder(_Tokens)
+
+
 @dataclass(frozen=True, slots=True)
 class NodeEnd:
     """The end of a node's run: its exit code, why it ended, and the pages of this run. totals: of the whole crawl."""
@@ -459,7 +462,7 @@ def _check_creation(objects: ClusterObjects, file: ClusterFile) -> None:
 
 def _partition_of(line: bytes) -> int:
     """Returns the partition of a line, by its token."""
-    told = msgspec.json.decode(line, type=_Tokens)
+    told = _TOKENS.decode(line)
     return (told.token if told.page_token is None else told.page_token) >> TOKEN_BITS
 
 
