@@ -11,10 +11,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from outrider.cluster.description import ClusterManifest
 from outrider.cluster.words import ROWS, rows_field
 from outrider.errors import SettingsError
+from outrider.frontier.verbs.arrivals import pieces_of
 from outrider.limits import CHANGELOG_RECORD_BYTES_MAX, CLUSTER_ORDER_BYTES
 from outrider.url import UrlBatch
 
@@ -47,7 +49,7 @@ def orders_of(name: str, question: Mapping[str, Any], manifest: ClusterManifest)
         urls = [_url_of(name, row) for row in rows]
         of_partition: dict[int, list[int]] = {}
         for row, number in enumerate(manifest.partitions_of(UrlBatch.of(urls)).tolist()):
-            # Any partition answers for a text that is no URL: it is unknown, or refused with the reason.
+            # A text that is not a URL goes to partition 0. It does not know this text, or refuses it with the reason.
             of_partition.setdefault(max(number, 0), []).append(row)
         some = dict(rows) if isinstance(given, Mapping) else rows
         asked = {**question, field: some, ROWS: {str(number): places for number, places in of_partition.items()}}
@@ -55,19 +57,13 @@ def orders_of(name: str, question: Mapping[str, Any], manifest: ClusterManifest)
 
 
 def _parts(name: str, rows: Sequence[Any]) -> Iterator[list[Any]]:
-    some: list[Any] = []
-    size = 0
-    for row in rows:
-        length = len(msgspec.json.encode(row)) + 8  # with its number
-        if length > CHANGELOG_RECORD_BYTES_MAX - CLUSTER_ORDER_BYTES:
-            raise SettingsError(f"{name}: a row of {length:,} bytes is too large for a record of Kafka")
-        if some and size + length > CLUSTER_ORDER_BYTES:
-            yield some
-            some, size = [], 0
-        some.append(row)
-        size += length
-    if some:
-        yield some
+    sizes = np.array([len(msgspec.json.encode(row)) + 8 for row in rows], np.int64)  # each with its number
+    largest = int(sizes.max(initial=0))
+    if largest > CHANGELOG_RECORD_BYTES_MAX - CLUSTER_ORDER_BYTES:
+        raise SettingsError(f"{name}: a row of {largest:,} bytes is too large for a record of Kafka")
+    for first, end in pieces_of(sizes, CLUSTER_ORDER_BYTES):
+        if first < end:
+            yield [*rows[first:end]]
 
 
 def _url_of(name: str, row: Any) -> str:

@@ -10,6 +10,7 @@ threads read the answers, and one thread writes the results.
     folder_copies.py       pages that a site serves under several folders
     hook_failures.py       failures of hooks: counts and messages
     hooks.py               functions of the user
+    known_lines.py         line files of earlier runs that are not projections of the frontier
     lease_kinds.py         the kinds of leases, a row each: limits, reading, outcome
     loop.py                the loop
     payloads.py            payloads that are in the archive already

@@ -22,6 +22,7 @@ import msgspec
 
 from outrider.clock import Instant, instant
 from outrider.crawl.output.output_frontier import OutputFrontier
+from outrider.crawl.run.known_lines import known_lines
 from outrider.crawl.run.visit import Judgement, Visit
 from outrider.crawl.setup.options import CrawlOptions
 from outrider.journey import Code, Verdict, Word
@@ -36,7 +37,7 @@ from outrider.limits import (
     REDIRECT_HOPS_MAX,
 )
 from outrider.page import SHINGLES_MIN, Page
-from outrider.storage.files import Files, append_synced, lines_of
+from outrider.storage.files import Files, append_synced
 from outrider.url import UrlBatch, authority_of, host_of, registrable_domain
 
 PROBES_FILE: Final = "probes.jsonl"
@@ -205,19 +206,9 @@ class Probes:
             self._read(files)
 
     def _read(self, files: Files) -> None:
-        try:
-            file = files.open(PROBES_FILE)
-        except FileNotFoundError:
-            return
-        try:
-            for octets in lines_of(file, PROBE_LINE_BYTES_MAX):
-                try:
-                    self._remember(msgspec.json.decode(octets, type=ProbeLine))
-                except (msgspec.DecodeError, ValueError):
-                    return  # a torn write: what follows was never synced
-                self._length += len(octets) + 1
-        finally:
-            file.close()
+        for line, size in known_lines(files, PROBES_FILE, ProbeLine, PROBE_LINE_BYTES_MAX):
+            self._remember(line)
+            self._length += size
 
     def _remember(self, line: ProbeLine) -> None:
         if line.status < 0:

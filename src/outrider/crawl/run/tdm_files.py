@@ -12,6 +12,7 @@ import msgspec
 
 from outrider.crawl.output.output_frontier import OutputFrontier
 from outrider.crawl.output.summary import counted
+from outrider.crawl.run.known_lines import known_lines
 from outrider.crawl.run.visit import Judgement, Visit
 from outrider.crawl.setup.options import CrawlOptions
 from outrider.errors import SettingsError
@@ -24,7 +25,7 @@ from outrider.limits import (
 )
 from outrider.robots import TdmFile
 from outrider.robots.tdmrep import TDMREP_PATH
-from outrider.storage.files import Files, append_synced, lines_of
+from outrider.storage.files import Files, append_synced
 from outrider.url import authority_of
 from outrider.uses import Statement
 
@@ -60,20 +61,9 @@ class TdmFiles:
             self._read(files)
 
     def _read(self, files: Files) -> None:
-        try:
-            file = files.open(TDMREP_FILE)
-        except FileNotFoundError:
-            return
-        try:
-            for octets in lines_of(file, TDMREP_LINE_BYTES_MAX):
-                try:
-                    line = msgspec.json.decode(octets, type=TdmLine)
-                except (msgspec.DecodeError, UnicodeDecodeError):
-                    return  # a torn write: what follows was never synced
-                self._remember(line.authority, TdmFile(line.rules))
-                self._length += len(octets) + 1
-        finally:
-            file.close()
+        for line, size in known_lines(files, TDMREP_FILE, TdmLine, TDMREP_LINE_BYTES_MAX):
+            self._remember(line.authority, TdmFile(line.rules))
+            self._length += size
 
     def _remember(self, authority: str, found: TdmFile) -> bool:
         """Keeps the file of a site. Returns whether the limits allow it."""
