@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import re
 import runpy
 import shutil
 import signal
@@ -22,6 +23,12 @@ PACKAGES: dict[str, str] = runpy.run_path(str(Path(__file__).resolve().parents[2
     "SERVERS"
 ]
 MISSING: dict[str, str] = {}
+UNREACHED = {
+    *("EAI_AGAIN", "ECONNREFUSED", "ECONNRESET", "EHOSTUNREACH", "ENETUNREACH", "ENOTFOUND", "ETIMEDOUT"),
+    *("ERR_SOCKET_TIMEOUT", "E407", "E502", "E503", "SELF_SIGNED_CERT_IN_CHAIN"),
+    *("UNABLE_TO_GET_ISSUER_CERT_LOCALLY", "UNABLE_TO_VERIFY_LEAF_SIGNATURE"),
+}
+"""Codes of npm for a registry that it cannot reach, or whose proxy it does not trust."""
 START_SECONDS_MAX = 60
 STOP_SECONDS_MAX = 20
 
@@ -36,14 +43,16 @@ def program(name: str) -> str:
 
 
 def npm_package(package: str, folder: Path) -> None:
-    """Installs a package of npm into a folder, without its peers; skips the test where the registry cannot be
-    reached."""
+    """Installs a package of npm into a folder, without its peers. Skips the test where npm cannot reach its registry,
+    and names the package in the last line. Other faults of npm are failures."""
     quick = ("--no-package-lock", "--ignore-scripts", "--legacy-peer-deps", "--omit=optional")
-    words = ("install", "--silent", *quick, "--prefix", str(folder), package)
+    words = ("install", "--loglevel", "error", *quick, "--prefix", str(folder), package)
     done = subprocess.run([program("npm"), *words], capture_output=True, timeout=240, check=False, text=True)
-    if done.returncode != 0:
-        MISSING[package] = "npm (its registry cannot be reached)"
-        pytest.skip(f"npm cannot get {package}: {done.stderr[-300:]}")
+    code = re.search(r"npm err(?:or|!) code (\w+)", done.stderr, re.IGNORECASE)
+    if code is not None and code[1] in UNREACHED:
+        MISSING[package] = f"npm (its registry cannot be reached: {code[1]})"
+        pytest.skip(f"{package}: npm cannot reach its registry ({code[1]})")
+    assert 0 == done.returncode, done.stderr
 
 
 def skip_unfetched(what: str, told: str) -> None:

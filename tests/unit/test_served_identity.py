@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from datetime import timedelta
 
 import pytest
@@ -17,15 +16,12 @@ from served import Served
 from unit.test_identity import ServedAnswer, made, verifier
 
 SITE = "crawler.example.org"
+NOW = 1_800_000_000_000_000  # an instant
 
 
 @pytest.fixture
 def folder(tmp_path):
     return made(tmp_path)
-
-
-def now() -> int:
-    return int(time.time()) * 1_000_000
 
 
 def served(identity: ServedIdentity | None) -> Served:
@@ -36,7 +32,7 @@ def served(identity: ServedIdentity | None) -> Served:
 
 def test_a_verifier_of_others_accepts_the_served_directory(folder):
     """For the authority of the crawler's site, whatever the server is called."""
-    desk = served(ServedIdentity(str(folder), now()))  # the other library compares with its own clock
+    desk = served(ServedIdentity(str(folder), NOW))  # an answer has new proofs, because this is another hour
     status, fields, found = desk.ask("GET", DIRECTORY_PATH)
     key = IdentityFolder(str(folder)).key()
     assert (200, [key.id]) == (status, [one["kid"] for one in found["keys"]])
@@ -49,7 +45,7 @@ def test_a_verifier_of_others_accepts_the_served_directory(folder):
 
 
 def test_a_rotated_key_is_served_within_an_hour_and_the_old_one_with_it(folder):
-    at = now()
+    at = NOW
     identity = ServedIdentity(str(folder), at)
     (before,) = identity.directory(at).proofs
     assert 0 == run(["identity", "init", str(folder), "--rotate"])
@@ -60,12 +56,12 @@ def test_a_rotated_key_is_served_within_an_hour_and_the_old_one_with_it(folder):
 
 
 def test_a_clock_that_steps_back_has_the_directory_made_anew(folder):
-    identity, at = ServedIdentity(str(folder), now()), now() - 60_000_000
+    identity, at = ServedIdentity(str(folder), NOW), NOW - 60_000_000
     assert at // 1_000_000 == identity.directory(at).created
 
 
 def test_a_folder_that_cannot_be_read_is_logged_until_the_proofs_end(folder, caplog):
-    at = now()
+    at = NOW
     identity = ServedIdentity(str(folder), at)
     first = identity.directory(at)
     (folder / "identity.toml").unlink()
