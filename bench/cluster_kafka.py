@@ -1,4 +1,4 @@
-"""The costs of a cluster on three real brokers: an append beside a bare producer, and a node beside the embedded crawl.
+"""Measures a cluster on three real brokers: an append against a bare producer, and a node against the embedded crawl.
 
 The brokers are those of the tests. Their CPU time is not in the figures: both sides are the process under measurement.
 """

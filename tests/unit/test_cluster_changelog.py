@@ -356,7 +356,7 @@ def test_a_list_that_cannot_be_read_is_damaged_and_an_absent_store_of_objects_sa
     objects = MemoryObjects()
     assert newest_snapshot(objects) is None
     objects.put("snapshots/1.json", [b"{"])
-    with pytest.raises(DamagedStoreError, match="no list"):
+    with pytest.raises(DamagedStoreError, match="not a list"):
         newest_snapshot(objects)
     with pytest.raises(UnreachableError):
         newest_snapshot(MemoryObjects(lambda: False))

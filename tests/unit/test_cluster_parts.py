@@ -84,7 +84,7 @@ def test_a_manifest_of_another_release_or_no_manifest_is_refused():
         ({"format": 99}, ForeignStoreError, "newer"),
         ({"spelling": "0"}, ForeignStoreError, "spelling"),
         ({"public_suffixes": "1999"}, ForeignStoreError, "public suffixes"),
-        ({"partitions": "many"}, DamagedStoreError, "no manifest"),
+        ({"partitions": "many"}, DamagedStoreError, "not a manifest"),
     ):
         told = {**json.loads(good.octets()), **change}
         with pytest.raises(error, match=named):

@@ -102,7 +102,7 @@ class ClusterManifest(msgspec.Struct, frozen=True):
         try:
             found = _MANIFESTS.decode(octets)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise DamagedStoreError(f"{where} is no manifest of a cluster ({error})") from None
+            raise DamagedStoreError(f"{where} is not a manifest of a cluster ({error})") from None
         if found.format > MANIFEST_FORMAT:
             raise ForeignStoreError(
                 f"{where} has format {found.format}; this version reads up to {MANIFEST_FORMAT}, use a newer Outrider"

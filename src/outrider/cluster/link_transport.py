@@ -200,7 +200,7 @@ class LinkTransport:
             if len(batch.records) > 1:
                 for offset, octets in batch.records:
                     found = unpacked(octets)
-                    if not isinstance(found, Refused):  # those are refused already
+                    if not isinstance(found, Refused):  # `_batches` has refused these
                         links, parcels = ([found], []) if isinstance(found, Link) else ([], found)
                         self._apply(store, _RecordBatch([(offset, octets)], links, parcels))
                 return
@@ -215,7 +215,7 @@ class LinkTransport:
             "record": refused.octets[:64_000].decode("utf-8", "replace"),
         }
         self._brokers.send(self._brokers.file.topic("dead"), 0, msgspec.json.encode(record)).offset()
-        self._say(f"a message for partition {number} is no link ({refused.reason:.80}); it is in topic dead")
+        self._say(f"a message for partition {number} is not a link ({refused.reason:.80}); it is in topic dead")
 
     def note_received(self, store: OwnStore) -> None:
         """Notes in a store up to where it has received links."""

@@ -60,7 +60,7 @@ _LINKS: Final = msgspec.json.Decoder(OfProgram)
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A record that is no link, with the reason."""
+    """A record that is not a link, with the reason."""
 
     octets: bytes
     reason: str

@@ -80,4 +80,4 @@ class PageShares:
                 raise DamagedStoreError(f"the object {self._name(number)} is missing")
             return _SHARES.decode(octets).through
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise DamagedStoreError(f"the object {self._name(number)} is no share of pages ({error})") from None
+            raise DamagedStoreError(f"the object {self._name(number)} is not a share of pages ({error})") from None

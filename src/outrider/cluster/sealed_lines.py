@@ -105,7 +105,7 @@ class SealedLines:
             try:
                 tokens.update(_WITHOUT.decode(self._read(name)).tokens)
             except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                raise DamagedStoreError(f"the object {name} is no list of tokens ({error}); restore it") from None
+                raise DamagedStoreError(f"the object {name} is not a list of tokens ({error}); restore it") from None
         return tokens
 
     def of(self, stream: str) -> Iterator[tuple[str, str, bytes]]:

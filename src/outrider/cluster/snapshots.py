@@ -111,7 +111,7 @@ def _list_of(objects: Objects, name: str) -> Snapshot:
     try:
         return _SNAPSHOTS.decode(b"".join(objects.get(name)))
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise DamagedStoreError(f"the object {name!r:.200} is no list of a snapshot ({error})") from None
+        raise DamagedStoreError(f"the object {name!r:.200} is not a list of a snapshot ({error})") from None
 
 
 def upload(

@@ -35,7 +35,9 @@ class SealedPages:
                 line = decoder.decode(octets)
                 token = int(line["token"])
             except (msgspec.DecodeError, UnicodeDecodeError, KeyError, TypeError, ValueError) as error:
-                raise DamagedStoreError(f"the object {name} has a line that is no page ({error}); restore it") from None
+                raise DamagedStoreError(
+                    f"the object {name} has a line that is not a page ({error}); restore it"
+                ) from None
             if token not in passed:
                 passed.add(token)
                 yield with_archive_in(line, f"{node}-")

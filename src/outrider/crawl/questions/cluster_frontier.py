@@ -37,7 +37,7 @@ _WAYS_OUT: Final = {
     "records": "use urls, which lists all URLs with their states",
     "make_crawl": "a link with crawl=NAME makes a crawl with the usual rules",
 }
-"""What to use in place of the verbs that a cluster refuses."""
+"""For each verb that a cluster refuses, the way out that its error names."""
 
 _OF_NODES: Final = {
     *("lease", "report", "report_bodies", "extend", "register", "held", "seen_content", "crawl_delays", "robots_allow"),
