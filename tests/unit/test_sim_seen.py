@@ -119,4 +119,7 @@ def test_measured_traffic_is_printed_and_impossible_sizes_are_refused(tmp_path, 
     assert "Mercator-B" in capsys.readouterr().out
     for wrong in (["--links", "9"], ["--memory", "1K"], ["--memory", "9T"], ["--memory", "much"]):
         assert 2 == cli.run([*arguments, *wrong])
-        assert wrong[0] in capsys.readouterr().err
+        said = capsys.readouterr()
+        assert ("", True) == (said.out, wrong[0] in said.err)
+    assert 2 == cli.run(["sim", "drum", "--links", "10000"])
+    assert "--links needs --measure" in capsys.readouterr().err

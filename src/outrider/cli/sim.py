@@ -8,6 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from outrider.cli.help import HelpfulGroup
 from outrider.crawl.output.terminal import say
@@ -188,6 +189,9 @@ def drum(measure: bool, links: int, memory: str, plot: str | None, as_json: bool
     """
     if measure:
         return _measure_drum(links, memory, plot, as_json=as_json)
+    for name in ("links", "memory"):
+        if click.get_current_context().get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            raise SettingsError(f"--{name} needs --measure: the table of formulas has its own sizes")
     from outrider.sim.seen_formulas import MEMORY_GB, METHODS, PAGES, traffic, traffic_svg
 
     made = traffic()
@@ -218,11 +222,12 @@ def _measure_drum(links: int, memory: str, plot: str | None, *, as_json: bool) -
     except RefusedError as refusal:
         accepted = f"{MEMORY_LEAST >> 10}K to {MEMORY_MOST >> 30}G"
         raise SettingsError(f"--memory is {memory!r}: {refusal}; use {accepted}") from None
+    made = measured(links, memory_bytes)
     if not as_json:
         click.echo(f"{memory_bytes >> 10} KB of memory, one of nine links new")
         click.echo("method            links        new  B a link      times    formula")
     rows = []
-    for row in measured(links, memory_bytes):
+    for row in made:
         rows.append(row)
         formula = f"{row.formula:10.3f}" if row.formula is not None else f"{'none':>10}"
         text = f"{row.method:12}{row.links:11,}{row.new:11,}{row.bytes_per_link:10,.1f}{row.overhead:11.3f} {formula}"

@@ -247,11 +247,15 @@ METHODS: Final[dict[str, tuple[Method, Callable[[int, int], float] | None]]] = {
 
 def measured(links: int, memory_bytes: int, folder: str | None = None) -> Iterator[Measured]:
     """Measures each method with a tenth of the links, a third, and all of them, in scratch folders of `folder`. Raises
-    SettingsError, StoreError."""
+    SettingsError before the first one, and StoreError."""
     if not LINKS_LEAST <= links <= LINKS_MOST:
         raise SettingsError(f"--links {links}: use {LINKS_LEAST:,} to {LINKS_MOST:,}")
     if not MEMORY_LEAST <= memory_bytes <= MEMORY_MOST:
         raise SettingsError(f"--memory {memory_bytes}: use {MEMORY_LEAST >> 10}K to {MEMORY_MOST >> 30}G")
+    return _measured(links, memory_bytes, folder)
+
+
+def _measured(links: int, memory_bytes: int, folder: str | None) -> Iterator[Measured]:
     for some in (links // 10, links // 3, links):
         for name, (method, formula) in METHODS.items():
             taken = min(some, SEEKS_MOST) if method is seeks else some
