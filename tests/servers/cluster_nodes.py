@@ -104,6 +104,11 @@ class Nodes:
         began = time.monotonic()
         self.until(lambda: time.monotonic() - began > seconds)
 
+    def begin(self, *names):
+        """Waits until the crawl has begun and the named nodes have pages: a node with an unfinished claim owns nothing
+        that a failure could harm."""
+        self.until(lambda: self.asked > BEGUN and all(self.length(name) for name in names))
+
     def until(self, happened):
         try:
             wait_for(happened, SECONDS_MAX)

@@ -36,7 +36,7 @@ def nodes(kafka, tmp_path):
 
 @pytest.mark.long
 def test_a_killed_node_whose_disk_is_lost_costs_requests_and_no_page(nodes):
-    nodes.until(lambda: nodes.asked > BEGUN)
+    nodes.begin("b")
     dead = nodes.running.pop("b")
     dead.kill()
     dead.wait()
@@ -53,7 +53,7 @@ def record_of(folder, place):
 
 
 def test_a_node_that_leaves_gives_its_partitions_away_and_at_most_its_open_requests_are_repeated(nodes):
-    nodes.until(lambda: nodes.asked > BEGUN)
+    nodes.begin("b")
     nodes.start("d")
     nodes.running["b"].send_signal(signal.SIGTERM)
     assert nodes.finish() <= HOSTS  # a host has one request at a time
@@ -63,7 +63,7 @@ def test_a_node_that_leaves_gives_its_partitions_away_and_at_most_its_open_reque
 
 
 def test_a_node_that_is_paused_past_its_tenure_sends_nothing_and_writes_nothing_when_it_wakes(nodes):
-    nodes.until(lambda: nodes.asked > BEGUN)
+    nodes.begin("b")
     before = nodes.told("b")
     nodes.running["b"].send_signal(signal.SIGSTOP)
     began = time.monotonic()
@@ -76,7 +76,7 @@ def test_a_node_that_is_paused_past_its_tenure_sends_nothing_and_writes_nothing_
 
 @pytest.mark.long
 def test_all_nodes_are_killed_and_started_again(nodes):
-    nodes.until(lambda: nodes.asked > BEGUN)
+    nodes.begin()
     for process in nodes.running.values():
         process.kill()
         process.wait()
@@ -88,7 +88,7 @@ def test_all_nodes_are_killed_and_started_again(nodes):
 
 @pytest.mark.long
 def test_a_killed_broker_stalls_nothing_for_long(nodes, kafka):
-    nodes.until(lambda: nodes.asked > BEGUN)
+    nodes.begin()
     kafka.brokers[0].kill()
     nodes.finish()
     kafka.start()
@@ -97,7 +97,7 @@ def test_a_killed_broker_stalls_nothing_for_long(nodes, kafka):
 
 @pytest.mark.long
 def test_the_crawl_waits_for_brokers_that_are_all_killed_and_goes_on(nodes, kafka):
-    nodes.until(lambda: nodes.asked > BEGUN)
+    nodes.begin()
     for broker in kafka.brokers:
         broker.kill()
     killed = time.monotonic()

@@ -70,7 +70,7 @@ def test_a_node_that_is_stopped_and_started_again_and_again_costs_at_most_its_op
 
 @pytest.mark.parametrize("state", ["cut", "half"])
 def test_a_node_without_brokers_but_with_the_web_sends_nothing_after_its_tenure(nodes, kafka, state):
-    nodes.until(lambda: nodes.asked > BEGUN and nodes.length("b"))
+    nodes.begin("b")
     kafka.network(state)
     nodes.for_seconds(BEYOND_TENURE)
     before = nodes.length("b")
@@ -82,7 +82,7 @@ def test_a_node_without_brokers_but_with_the_web_sends_nothing_after_its_tenure(
 
 
 def test_a_slow_broker_slows_its_node_and_loses_nothing(nodes, kafka):
-    nodes.until(lambda: nodes.asked > BEGUN)
+    nodes.begin()
     kafka.network("slow")
     nodes.for_seconds(BEYOND_TENURE)
     kafka.network("open")
@@ -90,7 +90,7 @@ def test_a_slow_broker_slows_its_node_and_loses_nothing(nodes, kafka):
 
 
 def test_a_network_that_comes_and_goes_loses_nothing(nodes, kafka):
-    nodes.until(lambda: nodes.asked > BEGUN)
+    nodes.begin()
     for _ in range(4):
         kafka.network("cut")
         nodes.for_seconds(2)
@@ -100,7 +100,7 @@ def test_a_network_that_comes_and_goes_loses_nothing(nodes, kafka):
 
 
 def test_brokers_whose_acknowledgements_are_lost_have_each_record_once(nodes, kafka):
-    nodes.until(lambda: nodes.asked > BEGUN and nodes.length("b"))
+    nodes.begin("b")
     repeated_max = 0
     for _ in range(2):
         kafka.network("mute")
@@ -114,7 +114,7 @@ def test_brokers_whose_acknowledgements_are_lost_have_each_record_once(nodes, ka
 
 
 def test_nodes_that_are_paused_and_woken_together_have_one_owner_for_each_partition(nodes):
-    nodes.until(lambda: nodes.asked > BEGUN)
+    nodes.begin()
     repeated_max = sum(map(nodes.given_up_max, nodes.running))
     for number in (signal.SIGSTOP, signal.SIGCONT):
         for process in nodes.running.values():
@@ -125,7 +125,7 @@ def test_nodes_that_are_paused_and_woken_together_have_one_owner_for_each_partit
 
 
 def test_the_hosts_of_a_killed_node_are_visited_again_after_session_tenure_and_delay(nodes):
-    nodes.until(lambda: nodes.asked > BEGUN and nodes.length("b"))
+    nodes.begin("b")
     dead = nodes.running.pop("b")
     dead.kill()
     killed = time.monotonic()
@@ -149,7 +149,7 @@ def stored(kafka, served, tmp_path, project):
         try:
             nodes.start("a", f"@{served.seeds_file}")
             nodes.start("b")
-            nodes.until(lambda: nodes.asked > BEGUN)
+            nodes.begin()
             yield nodes, relay, server
         finally:
             nodes.end()
@@ -181,7 +181,7 @@ def test_nodes_that_end_without_object_storage_say_so_and_seal_their_lines_later
 
 
 def test_messages_that_are_no_links_or_come_twice_and_late_change_nothing(nodes):
-    nodes.until(lambda: nodes.asked > BEGUN)
+    nodes.begin()
     brokers = Brokers(read_cluster_file(str(nodes.file)), client="poison")
     try:
         poison = [b"", b"\xff\xfe", b"{", b"[" * 90_000, os.urandom(5_000), b'{"from": 0, "links": [[1, 2]]}']
@@ -251,7 +251,7 @@ def test_a_host_with_most_of_the_pages_keeps_its_gap_while_partitions_move(kafka
                 nodes.start(name)
             nodes.until(lambda: all(nodes.has_partitions(name) for name in "bc"))
             nodes.start("a", f"@{served.seeds_file}")
-            nodes.until(lambda: nodes.asked > BEGUN)
+            nodes.begin()
             nodes.start("d")  # its share of the partitions moves, maybe that of the host
             assert ends_well(nodes) <= HOSTS
             hot = served.web.hosts[0]

@@ -11,7 +11,7 @@ import pytest
 
 from crash.mounting import fill, tmpfs
 from e2e.crawling import HOSTS_ON_LOOPBACK, lines, web
-from servers.cluster_nodes import BEGUN, HOSTS, Nodes
+from servers.cluster_nodes import HOSTS, Nodes
 
 pytestmark = [
     pytest.mark.long,
@@ -58,7 +58,7 @@ def test_a_node_whose_disk_is_full_ends_and_the_others_fetch_its_pages(nodes):
         nodes.start(full)
         nodes.until(lambda: nodes.has_partitions(full))
         nodes.start("a", f"@{nodes.served.seeds_file}")
-        nodes.until(lambda: nodes.asked > BEGUN and nodes.length(full))
+        nodes.begin(full)
         fill(disk)
         nodes.until(lambda: nodes.running[full].poll() is not None)
         assert 7 == nodes.running.pop(full).returncode
