@@ -142,9 +142,17 @@ def test_a_clock_that_was_set_back_by_a_day_is_noted_and_survived(tmp_path):
         assert [] == judge(served.log_file, delay=0.05).breaches
 
 
-def test_a_wrong_value_is_named_with_what_would_be_right(tmp_path):
-    code, words = said(crawling.outrider("crawl", "http://localhost/", "-o", tmp_path / "out", "--max-pages", "-3"))
-    assert (2, True) == (code, "max-pages is '-3': it is too small; use a whole number" in words)
+@pytest.mark.parametrize(
+    ("flag", "value", "message"),
+    [
+        ("--max-pages", "-3", "max-pages is '-3': it is too small; use a whole number"),
+        ("--memory", "1K", "memory (memory-bytes) is '1K': it is too small; use a size such as 512M or 2G, at least 64M"),
+        ("--memory", "much", "memory (memory-bytes) is 'much': not a size; use a size such as 512M or 2G"),
+    ],
+)
+def test_a_wrong_value_is_named_with_what_would_be_right(tmp_path, flag, value, message):
+    code, words = said(crawling.outrider("crawl", "http://localhost/", "-o", tmp_path / "out", flag, value))
+    assert (2, True) == (code, message in words)
 
 
 def test_a_wrong_line_of_the_hosts_file_is_named(tmp_path):

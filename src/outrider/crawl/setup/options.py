@@ -1290,8 +1290,10 @@ def checked(name: str, value: object, setting: Setting, source: str = "") -> obj
     except RefusedError as refusal:
         shown = ", ".join(map(repr, value)) if isinstance(value, tuple | list) else repr(value)
         shown = "" if setting.secret else f" is {shown}" if len(shown) <= 200 else f" is {shown[:200]}…"
+        key = name.replace("_", "-")
         origin = f" ({source})" if source else ""
-        raise SettingsError(f"{name.replace('_', '-')}{origin}{shown}: {refusal}; use {setting.accepted}") from None
+        named = f"{setting.flag} ({key})" if setting.flag and not source else key
+        raise SettingsError(f"{named}{origin}{shown}: {refusal}; use {setting.accepted}") from None
 
 
 Given = Mapping[str, tuple[object, str]]
