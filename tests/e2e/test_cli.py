@@ -146,7 +146,7 @@ def test_a_clock_that_was_set_back_by_a_day_is_noted_and_survived(tmp_path):
     ("flag", "value", "message"),
     [
         ("--max-pages", "-3", "max-pages is '-3': it is too small; use a whole number"),
-        ("--memory", "1K", "memory (memory-bytes) is '1K': it is too small; use a size such as 512M or 2G, at least 64M"),
+        ("--memory", "1K", "memory (memory-bytes) is '1K': it is too small; use a size such as 512M or 2G"),
         ("--memory", "much", "memory (memory-bytes) is 'much': not a size; use a size such as 512M or 2G"),
     ],
 )
