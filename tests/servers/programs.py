@@ -18,10 +18,10 @@ from pathlib import Path
 
 import pytest
 
-# A program -> Debian's package of it, as `make test-servers` installs it.
-PACKAGES: dict[str, str] = runpy.run_path(str(Path(__file__).resolve().parents[2] / "scripts" / "install.py"))[
-    "SERVERS"
-]
+PROJECT = Path(__file__).resolve().parents[2]
+INSTALL = runpy.run_path(str(PROJECT / "scripts" / "install.py"))
+PACKAGES: dict[str, str] = INSTALL["SERVERS"]
+"""A program -> Debian's package of it, as `make test-servers` installs it."""
 MISSING: dict[str, str] = {}
 UNREACHED = {
     *("EAI_AGAIN", "ECONNREFUSED", "ECONNRESET", "EHOSTUNREACH", "ENETUNREACH", "ENOTFOUND", "ETIMEDOUT"),
@@ -29,6 +29,8 @@ UNREACHED = {
     *("UNABLE_TO_GET_ISSUER_CERT_LOCALLY", "UNABLE_TO_VERIFY_LEAF_SIGNATURE"),
 }
 """Codes of npm for a registry that it cannot reach, or whose proxy it does not trust."""
+CARGO_UNREACHED = ("failed to download", "spurious network error", "offline mode")
+"""Words of cargo about a registry that it cannot reach."""
 START_SECONDS_MAX = 60
 STOP_SECONDS_MAX = 20
 
@@ -53,6 +55,24 @@ def npm_package(package: str, folder: Path) -> None:
         MISSING[package] = f"npm (its registry cannot be reached: {code[1]})"
         pytest.skip(f"{package}: npm cannot reach its registry ({code[1]})")
     assert 0 == done.returncode, done.stderr
+
+
+def cargo_program(folder: Path) -> Path:
+    """Builds a program in Rust into `target`, with the crates of its lock file. Skips the test where cargo is missing
+    or cannot reach its registry, and names the program in the last line. Other faults of cargo are failures."""
+    cargo = INSTALL["find_cargo"](INSTALL["rust_path"]())
+    if cargo is None:
+        MISSING["cargo"] = "cargo"
+        pytest.skip("cargo is missing, or it is older than Rust {}.{}".format(*INSTALL["RUST_MIN"]))
+    target = PROJECT / "target" / folder.name
+    words = (cargo, "build", "--locked", "--quiet", "--manifest-path", folder / "Cargo.toml", "--target-dir", target)
+    environment = INSTALL["rust_environment"](cargo)
+    done = subprocess.run(words, capture_output=True, timeout=280, check=False, text=True, env=environment)
+    if done.returncode != 0 and any(words in done.stderr for words in CARGO_UNREACHED):
+        MISSING[folder.name] = "cargo (its registry cannot be reached)"
+        pytest.skip(f"{folder.name}: cargo cannot reach its registry")
+    assert 0 == done.returncode, done.stderr
+    return target / "debug" / folder.name
 
 
 def skip_unfetched(what: str, told: str) -> None:
