@@ -166,21 +166,22 @@ class PagesRead:
 
 class WireTurn:
     """What happened since the turn before. opened: stream, place of its method, header `authorization`, address; gone:
-    stream, and how many messages were handed to the connection. The columns have a row for each item."""
+    stream, and how many messages were handed to the connection. The columns have a row for each item;
+    streams, dates and created are octets of u64."""
 
     opened: list[tuple[int, int, str | None, str]]
     messages: list[tuple[int, bytes]]
     ended: list[int]
     gone: list[tuple[int, int]]
     room: list[int]
-    streams: list[int]
+    streams: bytes
     branches: bytes
     urls: list[str]
     keys: list[str]
     crawls: list[str]
     metadata: list[bytes]
-    dates: list[int]
-    created: list[int]
+    dates: bytes
+    created: bytes
     def __len__(self) -> int: ...
 
 class WireServer:
@@ -197,6 +198,7 @@ class WireServer:
         streams_max: int,
         connections_max: int,
     ) -> None: ...
+    def gather(self) -> None: ...
     def take(self, seconds: float) -> WireTurn | None: ...
     def acknowledge(self, turn: WireTurn, statuses: bytes) -> None: ...
     def send(self, stream: int, messages: list[bytes]) -> bool: ...

@@ -16,6 +16,12 @@ pub(crate) struct WireTurn {
     taken: Taken,
 }
 
+/// A column of numbers, 8 bytes each, the lowest first.
+fn numbers<'py>(py: Python<'py>, column: &[u64]) -> Bound<'py, PyBytes> {
+    let octets: Vec<u8> = column.iter().flat_map(|number| number.to_le_bytes()).collect();
+    PyBytes::new(py, &octets)
+}
+
 fn texts<'py>(
     py: Python<'py>,
     items: &Items,
@@ -79,8 +85,8 @@ impl WireTurn {
     }
 
     #[getter]
-    fn streams(&self) -> Vec<u64> {
-        self.taken.items.streams.clone()
+    fn streams<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        numbers(py, &self.taken.items.streams)
     }
 
     #[getter]
@@ -110,13 +116,13 @@ impl WireTurn {
     }
 
     #[getter]
-    fn dates(&self) -> Vec<u64> {
-        self.taken.items.dates.clone()
+    fn dates<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        numbers(py, &self.taken.items.dates)
     }
 
     #[getter]
-    fn created(&self) -> Vec<u64> {
-        self.taken.items.created.clone()
+    fn created<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        numbers(py, &self.taken.items.created)
     }
 }
 
@@ -196,6 +202,11 @@ impl WireServer {
         let server =
             Server::start(TcpListener::from(owned), settings).map_err(PyRuntimeError::new_err)?;
         Ok(Self { server })
+    }
+
+    /// Waits while items arrive, at most some milliseconds.
+    fn gather(&self, py: Python<'_>) {
+        py.detach(|| self.server.gather());
     }
 
     fn take(&self, py: Python<'_>, seconds: f64) -> PyResult<Option<WireTurn>> {

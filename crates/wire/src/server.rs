@@ -29,7 +29,7 @@ const UNFINISHED_BYTES_FREE: usize = 64 << 10;
 const TURN_BYTES: usize = 2 << 20;
 
 /// How the messages of a method are given.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// As they are.
     Raw,
@@ -38,6 +38,13 @@ pub enum Kind {
     /// `DiscoveredBatch` in columns.
     Batches,
 }
+
+/// How long items are gathered at most. A client waits at most so much longer for an acknowledgement.
+const GATHER_MAX: Duration = Duration::from_millis(25);
+/// Gathering ends if no item arrived for this time.
+const GATHER_STEP: Duration = Duration::from_millis(4);
+/// The items of a turn that is large enough: its fixed price is small for each of them.
+const GATHERED_ITEMS: usize = 2_048;
 
 /// What a server is made of.
 pub struct Settings {
@@ -70,6 +77,8 @@ pub enum Event {
     Message {
         /// The call.
         stream: u64,
+        /// How the messages of its method are given.
+        kind: Kind,
         /// The octets.
         message: Bytes,
     },
@@ -90,6 +99,13 @@ pub enum Event {
         /// The call.
         stream: u64,
     },
+}
+
+impl Event {
+    /// Whether it is a message with items, which may wait for further ones.
+    fn is_item(&self) -> bool {
+        matches!(self, Self::Message { kind, .. } if *kind != Kind::Raw)
+    }
 }
 
 /// The waiting events of all calls, by kind.
@@ -125,7 +141,9 @@ pub(crate) struct Shared {
     bytes: AtomicUsize,
     unfinished: AtomicUsize,
     room: Notify,
-    streams: Mutex<HashMap<u64, (Arc<Stream>, Kind)>>,
+    streams: Mutex<HashMap<u64, Arc<Stream>>>,
+    /// The caller waits for more items: only other events wake it.
+    gathers: AtomicBool,
     /// Rung when the last open call has ended.
     idle: Condvar,
     last: AtomicU64,
@@ -140,7 +158,7 @@ impl Shared {
         self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn streams(&self) -> MutexGuard<'_, HashMap<u64, (Arc<Stream>, Kind)>> {
+    fn streams(&self) -> MutexGuard<'_, HashMap<u64, Arc<Stream>>> {
         self.streams.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -152,16 +170,16 @@ impl Shared {
         self.kinds[method].1
     }
 
+    pub(crate) fn kind(&self, method: usize) -> Kind {
+        self.kinds[method].0
+    }
+
     pub(crate) fn next_id(&self) -> u64 {
         self.last.fetch_add(1, Ordering::SeqCst) + 1
     }
 
     pub(crate) fn open(&self, stream: &Arc<Stream>, event: Event) {
-        let kind = match &event {
-            Event::Opened { method, .. } => self.kinds[*method].0,
-            _ => Kind::Raw,
-        };
-        self.streams().insert(stream.id, (Arc::clone(stream), kind));
+        self.streams().insert(stream.id, Arc::clone(stream));
         self.push(event);
     }
 
@@ -177,8 +195,11 @@ impl Shared {
         if let Event::Message { message, .. } = &event {
             self.bytes.fetch_add(message.len() + 5, Ordering::SeqCst);
         }
+        let is_item = event.is_item();
         self.inbox().events.push_back(event);
-        self.bell.notify_one();
+        if !(is_item && self.gathers.load(Ordering::SeqCst)) {
+            self.bell.notify_one();
+        }
     }
 
     pub(crate) async fn has_room(&self) {
@@ -266,6 +287,7 @@ impl Server {
             unfinished: AtomicUsize::new(0),
             room: Notify::new(),
             streams: Mutex::default(),
+            gathers: AtomicBool::new(false),
             idle: Condvar::new(),
             last: AtomicU64::new(0),
             closing: watch::channel(false).0,
@@ -298,6 +320,30 @@ impl Server {
             let _ = mask.thread_set_mask();
         }
         Ok(Self { shared, stop: Some(stop), thread: Some(thread?) })
+    }
+
+    /// Waits while items arrive and nothing else does: a turn has a fixed price, and a client that does not wait for its
+    /// acknowledgements sends more soon.
+    pub fn gather(&self) {
+        let until = Instant::now() + GATHER_MAX;
+        let mut before = usize::MAX;
+        self.shared.gathers.store(true, Ordering::SeqCst);
+        loop {
+            let inbox = self.shared.inbox();
+            let count = inbox.events.len();
+            let is_over = count == before // the clients wait
+                || count >= GATHERED_ITEMS
+                || self.shared.bytes.load(Ordering::SeqCst) > TURN_BYTES
+                || inbox.events.iter().any(|event| !event.is_item())
+                || self.shared.woken.load(Ordering::SeqCst)
+                || Instant::now() >= until;
+            if is_over {
+                break;
+            }
+            before = count;
+            drop(self.shared.bell.wait_timeout(inbox, GATHER_STEP));
+        }
+        self.shared.gathers.store(false, Ordering::SeqCst);
     }
 
     /// Waits for the first event and returns all events that have arrived; None after the time without an event.
@@ -334,20 +380,17 @@ impl Server {
         };
         self.shared.bytes.fetch_sub(bytes, Ordering::SeqCst);
         self.shared.room.notify_waiters();
-        let kinds: HashMap<u64, Kind> =
-            self.shared.streams().iter().map(|(stream, one)| (*stream, one.1)).collect();
         for event in events {
             match event {
                 Event::Opened { stream, method, authorization, peer } => {
                     taken.opened.push((stream, method, authorization, peer));
                 }
-                Event::Message { stream, message } => {
+                Event::Message { stream, kind, message } => {
                     *taken.sizes.entry(stream).or_default() += message.len() + 5;
-                    match kinds.get(&stream) {
-                        Some(Kind::Items) => taken.items.add_item(stream, &message),
-                        Some(Kind::Batches) => taken.items.add_batch(stream, &message),
-                        Some(Kind::Raw) => taken.messages.push((stream, message)),
-                        None => {} // gone meanwhile
+                    match kind {
+                        Kind::Items => taken.items.add_item(stream, &message),
+                        Kind::Batches => taken.items.add_batch(stream, &message),
+                        Kind::Raw => taken.messages.push((stream, message)),
                     }
                 }
                 Event::Ended { stream } => taken.ended.push(stream),
@@ -359,7 +402,7 @@ impl Server {
     }
 
     fn stream(&self, stream: u64) -> Option<Arc<Stream>> {
-        self.shared.streams().get(&stream).map(|one| Arc::clone(&one.0))
+        self.shared.streams().get(&stream).map(Arc::clone)
     }
 
     /// Sends messages of a call together. Returns whether there is room for more. A call that is gone has none.

@@ -194,7 +194,7 @@ pub(crate) async fn run(
         }
     };
     let end = tokio::select! {
-        end = read(&shared, &stream, &mut body, shared.message_bytes_max(method)) => end,
+        end = read(&shared, &stream, &mut body, method) => end,
         end = write(&shared, &stream, &mut send) => end,
         () = deadline => End::Gone,
     };
@@ -214,8 +214,9 @@ async fn read(
     shared: &Arc<Shared>,
     stream: &Arc<Stream>,
     body: &mut RecvStream,
-    message_bytes_max: usize,
+    method: usize,
 ) -> End {
+    let (kind, message_bytes_max) = (shared.kind(method), shared.message_bytes_max(method));
     let mut buffer = BytesMut::new();
     let mut unfinished = Unfinished::of(shared);
     loop {
@@ -253,7 +254,7 @@ async fn read(
             buffer.advance(5);
             let message = buffer.split_to(size).freeze();
             stream.unanswered.fetch_add(size + 5, Ordering::SeqCst);
-            shared.push(Event::Message { stream: stream.id, message });
+            shared.push(Event::Message { stream: stream.id, kind, message });
         }
         if !unfinished.set(buffer.len()) {
             let text = "unfinished messages fill the memory of this server; send it again later";

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -22,11 +21,11 @@ from outrider.frontier.machine import Machine
 from outrider.frontier.state.crawls import CrawlState
 from outrider.frontier.state.hosts import QueueRules
 from outrider.frontier.verbs import statuses
+from outrider.frontier.verbs.arrivals import KeyedUrls
 from outrider.journey import Code, CrawlOrder, LeaseBatch, Link, QueueStatus, Unique, UrlName, UrlStatus
 from outrider.limits import MICROSECONDS
 from outrider.storage.files import read_whole
 from outrider.storage.files import replace as replace_file
-from outrider.url import UrlBatch, is_host_of
 
 Answer = TypeVar("Answer")
 DEFAULT_CRAWL = "DEFAULT"
@@ -71,6 +70,22 @@ class QueueTotals:
 
 
 @dataclass(frozen=True, slots=True)
+class Put:
+    """URLs of one crawl. due: from when each may be requested, 0 for one that is done; None for URLs that were
+    discovered."""
+
+    crawl: str
+    urls: KeyedUrls
+    due: npt.NDArray[np.int64] | None = None
+
+    def row(self, row: int) -> Put:
+        """The URL of one row."""
+        urls = self.urls
+        one = KeyedUrls(urls.urls[row : row + 1], urls.keys[row : row + 1], urls.metadata[row : row + 1])
+        return Put(self.crawl, one, None if self.due is None else self.due[row : row + 1])
+
+
+@dataclass(frozen=True, slots=True)
 class KnownUrl:
     """One URL as it is stored."""
 
@@ -88,26 +103,26 @@ class UrlExchange:
 
     # -- URLs ---------------------------------------------------------------------------------------------------------
 
-    def put(self, links: Sequence[Link], records: Sequence[Mapping[str, Any]]) -> list[Code]:
-        """Adds links, then sets the records of known and new URLs. Returns the codes of the links when all are durable.
-        Raises SettingsError for an invalid link or record, and StoreFullError."""
-        frontier = self._frontier
-        found: list[Code] = []
-        crawls = {link.crawl for link in links} | {record["crawl"] for record in records}
-        frontier._call(
-            "make_crawl", partial(_make_crawls, sorted(filter(None, crawls)), self.default_delay), wait=False
-        )
-        if links:
-            plain = _plain_urls(links)
-            if plain is not None:
-                crawl = links[0].crawl
-                found = frontier._call("discover", lambda m, now: m.links.discover(plain, now, crawl=crawl), wait=False)
-            else:
-                found = frontier._call("discover", lambda m, now: m.links.discover(list(links), now), wait=False)
-        if records:
-            frontier._call("put", lambda m, now: m.carried.put(records, now), wait=False)
-        frontier._wait_durable()
+    def put(self, puts: Sequence[Put]) -> list[list[Code] | SettingsError]:
+        """Adds URLs, or sets their dates, in this order. Returns when all are durable: for each put the codes of its
+        URLs, no codes for URLs with dates, or the error of a put that changed nothing. Raises StoreFullError."""
+
+        def verb(machine: Machine, now: Instant) -> list[list[Code] | SettingsError]:
+            return [self._put(put, machine, now) for put in puts]
+
+        found = self._frontier._call("put", verb, wait=False)
+        self._frontier._wait_durable()
         return found
+
+    def _put(self, put: Put, machine: Machine, now: Instant) -> list[Code] | SettingsError:
+        try:
+            _make_crawls([put.crawl], self.default_delay, machine, now)
+            if put.due is None:
+                return machine.links.discover(put.urls, now, crawl=put.crawl)
+            machine.carried.put_dated(put.urls, put.due, now, crawl=put.crawl)
+        except SettingsError as error:
+            return error
+        return []
 
     def refused(self, crawls: set[str]) -> dict[str, str]:
         """The crawls among these that cannot be used here, each with the reason."""
@@ -334,21 +349,6 @@ def record_of_known(
 
 def _name_of(status: UrlStatus) -> UrlName:
     return status.unique_key if status.unique_key is not None else Link(status.url, key=status.key)
-
-
-def _plain_urls(links: Sequence[Link]) -> UrlBatch | None:
-    """Links of one crawl in columns, if they have only a URL in its canonical spelling, and at most the key of their
-    host; None otherwise."""
-    crawl = links[0].crawl
-    if any(link.metadata or link.crawl != crawl for link in links):
-        return None
-    texts = [link.url for link in links]
-    urls = UrlBatch.of(texts)
-    if urls.strings() != texts:
-        return None
-    if any(link.key and not is_host_of(link.key, link.url) for link in links):
-        return None
-    return urls
 
 
 def _make_crawls(names: Sequence[str], delay: float | None, machine: Machine, now: Instant) -> None:

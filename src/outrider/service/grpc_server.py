@@ -18,18 +18,22 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+import numpy.typing as npt
+
 from outrider.engine.owner import Frontier
 from outrider.engine.protobuf import Protocol
 from outrider.engine.url_exchange import (
     DATE_MAX,
     DEFAULT_CRAWL,
     KEY_CHARACTERS_MAX,
+    Put,
     UrlExchange,
-    record_of_known,
 )
 from outrider.errors import ClosedError, SettingsError, StoreError, StoreFullError
-from outrider.journey import Code, Kind, Lease, LeaseBatch, Link
-from outrider.limits import SERVICE_BODY_BYTES_MAX
+from outrider.frontier.verbs.arrivals import KeyedUrls
+from outrider.journey import Code, Kind, Lease, LeaseBatch
+from outrider.limits import MICROSECONDS, SERVICE_BODY_BYTES_MAX
 from outrider.service import reflection
 from outrider.service.access import Listening, Role, TokenRoles
 from outrider.service.audit import Audit
@@ -58,14 +62,59 @@ PIECE_URLS: Final = 512
 """How many URLs are leased at once. More follow when these are on their way."""
 _TURN_SECONDS: Final = 0.5
 _ANSWERS_SECONDS_MAX: Final = 1.0
-_GATHER_SECONDS: Final = 0.004
-_GATHERED_ITEMS: Final = 512
 _OK, _SKIPPED, _FAIL = 0, 1, 2
 _DISCOVERED, _KNOWN, _MALFORMED = 1, 2, 3
 _RAW, _ITEMS, _BATCHES = 0, 1, 2
+_ACCEPTED: Final = frozenset({Code.NEW, Code.HELD})
+Octets = npt.NDArray[np.uint8]
+Rows = npt.NDArray[np.intp]
 _LOG: Final = logging.getLogger("outrider.service")
 HEALTH: Final = "/grpc.health.v1.Health/Check"
 _SERVING: Final = b"\x08\x01"
+
+
+class _Items:
+    """The items of a turn in columns."""
+
+    def __init__(self, turn: WireTurn) -> None:
+        self.urls, self.keys, self.metadata = turn.urls, turn.keys, turn.metadata
+        names = turn.crawls
+        told = {name: name.strip() or DEFAULT_CRAWL for name in set(names)}
+        self.crawls = [told[name] for name in names] if len(told) > 1 else [*told.values()] * len(names)
+
+    def name(self, row: int) -> tuple[str, str, str]:
+        """What makes an item one URL."""
+        return self.crawls[row], self.keys[row], self.urls[row]
+
+    def complete(self) -> npt.NDArray[np.bool_]:
+        """Returns which items have a URL and a key, or a URL that has a key."""
+        found = np.ones(len(self.urls), np.bool_)
+        if "" in self.urls:
+            found &= np.array([bool(url) for url in self.urls], np.bool_)
+        if max(map(len, self.keys), default=0) > KEY_CHARACTERS_MAX:
+            found &= np.array([len(key) <= KEY_CHARACTERS_MAX for key in self.keys], np.bool_)
+        if "" in self.keys:
+            pairs = zip(self.urls, self.keys, strict=True)
+            found &= np.array([bool(key) or "://" in url or bool(queue_key(url)) for url, key in pairs], np.bool_)
+        return found
+
+    def by_crawl(self, rows: Rows) -> Iterator[tuple[str, Rows]]:
+        """Yields each crawl of these rows, with its rows."""
+        if len(names := set(self.crawls)) == 1:
+            if len(rows):
+                yield names.pop(), rows
+            return
+        of_crawl: dict[str, list[int]] = {}
+        for row in rows.tolist():
+            of_crawl.setdefault(self.crawls[row], []).append(row)
+        yield from ((crawl, np.array(some, np.intp)) for crawl, some in of_crawl.items())
+
+    def put(self, crawl: str, rows: Rows, due: npt.NDArray[np.int64] | None = None) -> Put:
+        """Returns the items of these rows, all of one crawl. due: instants of all rows."""
+        columns: list[list[Any]] = [self.urls, self.keys, self.metadata]
+        if len(rows) < len(self.urls):
+            columns = [[column[row] for row in rows.tolist()] for column in columns]
+        return Put(crawl, KeyedUrls(*columns), None if due is None else due[rows])
 
 
 class GrpcServer:
@@ -147,10 +196,9 @@ class GrpcServer:
         gathers = False
         while not self._stopped:
             if gathers:
-                time.sleep(_GATHER_SECONDS)
+                self._server.gather()
             turn = self._server.take(_TURN_SECONDS)
-            # A client that does not wait for its acknowledgements sends more soon, and a turn has a fixed price.
-            gathers = turn is not None and 1 < len(turn) < _GATHERED_ITEMS
+            gathers = turn is not None and len(turn) > 1
             if turn is None:
                 continue
             try:
@@ -234,90 +282,81 @@ class GrpcServer:
 
     def _put(self, turn: WireTurn) -> bytes:
         """Returns the status of each item of a turn, when those that are OK are durable."""
-        branches = turn.branches
-        statuses = bytearray([_SKIPPED]) * len(turn)
-        streams, urls, keys, crawls, metadata = turn.streams, turn.urls, turn.keys, turn.crawls, turn.metadata
-        dates = turn.dates if _KNOWN in branches else []
-        links: list[Link] = []
-        records: list[dict[str, Any]] = []
-        link_rows: list[int] = []
-        record_rows: list[int] = []
-        known: set[tuple[str, str, str]] = set()
-        refused = self._exchange.refused({crawl.strip() or DEFAULT_CRAWL for crawl in set(crawls)})
-        now = self._exchange.now() if dates else 0
-        for row, branch in enumerate(branches):
-            if streams[row] not in self._open:
-                continue
-            url, key = urls[row], keys[row]
-            if branch == _MALFORMED:
-                message = "a message is not of the type of this call"
-                self._finish(streams[row], GrpcError(GrpcStatus.INVALID_ARGUMENT, message))
-                continue
-            if not url or len(key) > KEY_CHARACTERS_MAX or not branch or not _has_queue(url, key):
-                continue
-            crawl = crawls[row].strip() or DEFAULT_CRAWL
-            if crawl in refused:
-                self._finish(streams[row], GrpcError(GrpcStatus.FAILED_PRECONDITION, refused[crawl]))
-                continue
-            if branch == _DISCOVERED:
-                if known and (crawl, key, url) in known:
-                    continue  # an earlier item of this turn knows it
-                link_rows.append(row)
-                links.append(Link(url, key=key or None, crawl=crawl, metadata=_read_metadata(metadata[row])))
-            elif dates[row] <= DATE_MAX:
-                known.add((crawl, key, url))
-                record_rows.append(row)
-                values = _read_metadata(metadata[row]) or {}
-                records.append(record_of_known(url, key, crawl, dates[row], values, now))
-        if links or records:
-            self._store(links, records, link_rows, record_rows, statuses)
-        if records and self._calls.limits:
-            changed = {(record["crawl"], queue_key(record["url"], record["key"])) for record in records}
+        branches = np.frombuffer(turn.branches, np.uint8)
+        statuses = np.full(len(turn), _SKIPPED, np.uint8)
+        items = _Items(turn)
+        dates = np.frombuffer(turn.dates, np.uint64)
+        fit = self._fit(np.frombuffer(turn.streams, np.uint64), branches, items)
+        discovered = np.flatnonzero(fit & (branches == _DISCOVERED))
+        dated = np.flatnonzero(fit & (branches == _KNOWN) & (dates <= DATE_MAX))
+        if len(discovered) and len(dated):
+            # An item of this turn that follows a date of its URL is about a known URL.
+            first: dict[tuple[str, str, str], int] = {}
+            for row in dated.tolist():
+                first.setdefault(items.name(row), row)
+            unseen = [row < first.get(items.name(row), len(turn)) for row in discovered.tolist()]
+            discovered = discovered[np.array(unseen, np.bool_)]
+        due = dates.astype(np.int64) * MICROSECONDS if len(dated) else None
+        puts = [(rows, items.put(crawl, rows)) for crawl, rows in items.by_crawl(discovered)]
+        puts += [(rows, items.put(crawl, rows, due)) for crawl, rows in items.by_crawl(dated)]
+        if puts:
+            self._store(puts, statuses)
+        if len(dated) and self._calls.limits:
+            changed = {(items.crawls[row], queue_key(items.urls[row], items.keys[row])) for row in dated.tolist()}
             for crawl, changed_key in changed & self._calls.limits.keys():
                 self._calls.hold(crawl, changed_key)
         self._count(branches, statuses, dates)
-        return bytes(statuses)
+        return statuses.tobytes()
 
-    def _store(
-        self,
-        links: list[Link],
-        records: list[dict[str, Any]],
-        link_rows: Sequence[int],
-        record_rows: Sequence[int],
-        statuses: bytearray,
-    ) -> None:
-        failed: BaseException | None = None
-        codes: list[Code] = []
+    def _fit(self, streams: npt.NDArray[np.uint64], branches: Octets, items: _Items) -> npt.NDArray[np.bool_]:
+        """Returns which items can be stored. Ends the calls with messages of another type, and those that use a crawl
+        that is refused; their later items are not stored."""
+        fit: npt.NDArray[np.bool_] = (branches == _DISCOVERED) | (branches == _KNOWN)
+        for stream in set(streams.tolist()):
+            if stream not in self._open:
+                fit &= streams != stream
+        refused = self._exchange.refused(set(items.crawls))
+        wrong = branches == _MALFORMED
+        if refused:
+            wrong = wrong | np.array([crawl in refused for crawl in items.crawls], np.bool_)
+        for row in np.flatnonzero(wrong).tolist():
+            stream = int(streams[row])
+            fit[row:] &= streams[row:] != stream
+            if stream not in self._open:
+                continue
+            if branches[row] == _MALFORMED:
+                message = "a message is not of the type of this call"
+                self._finish(stream, GrpcError(GrpcStatus.INVALID_ARGUMENT, message))
+            else:
+                self._finish(stream, GrpcError(GrpcStatus.FAILED_PRECONDITION, refused[items.crawls[row]]))
+        return fit & items.complete()
+
+    def _store(self, puts: Sequence[tuple[Rows, Put]], statuses: Octets) -> None:
+        """Stores items, and sets the status of each of these rows."""
         try:
-            codes = self._exchange.put(links, records)
-        except (StoreFullError, ClosedError, StoreError, SettingsError) as error:
-            failed = error
-        if failed is None:
-            for row, code in zip(link_rows, codes, strict=True):
-                statuses[row] = _OK if code in (Code.NEW, Code.HELD) else _SKIPPED
-            for row in record_rows:
-                statuses[row] = _OK
-        elif isinstance(failed, SettingsError) and len(links) + len(records) > 1:
-            # One of them is refused: each gets its own answer.
-            for row, link in zip(link_rows, links, strict=True):
-                self._store([link], [], [row], [], statuses)
-            for row, record in zip(record_rows, records, strict=True):
-                self._store([], [record], [], [row], statuses)
-        else:
-            status = _SKIPPED if isinstance(failed, SettingsError) else _FAIL
-            for row in (*link_rows, *record_rows):
-                statuses[row] = status
+            found = self._exchange.put([put for _, put in puts])
+        except (StoreFullError, ClosedError, StoreError):
+            for rows, _ in puts:
+                statuses[rows] = _FAIL
+            return
+        for (rows, put), codes in zip(puts, found, strict=True):
+            if not isinstance(codes, SettingsError):
+                accepted = [_OK if code in _ACCEPTED else _SKIPPED for code in codes]
+                statuses[rows] = accepted if put.due is None else _OK
+            elif len(rows) > 1:
+                # One of them is refused: each gets its own answer.
+                self._store([(rows[place : place + 1], put.row(place)) for place in range(len(rows))], statuses)
+            else:
+                statuses[rows] = _SKIPPED
 
-    def _count(self, branches: bytes, statuses: bytearray, dates: Sequence[int]) -> None:
+    def _count(self, branches: Octets, statuses: Octets, dates: npt.NDArray[np.uint64]) -> None:
         counts = self.counts
         counts["put"] += len(branches)
-        counts["put_ignored"] += statuses.count(_SKIPPED)
-        discovered = branches.count(_DISCOVERED)
+        counts["put_ignored"] += int(np.count_nonzero(statuses == _SKIPPED))
+        discovered = int(np.count_nonzero(branches == _DISCOVERED))
         counts["put_discovered"] += discovered
         counts["put_known"] += len(branches) - discovered
-        if dates:
-            done = (date == 0 and branch == _KNOWN for date, branch in zip(dates, branches, strict=True))
-            counts["put_completed"] += sum(done)
+        counts["put_completed"] += int(np.count_nonzero((dates == 0) & (branches == _KNOWN)))
 
     # -- calls with one request ---------------------------------------------------------------------------------------
 
@@ -482,19 +521,6 @@ class GrpcServer:
             )
         except SettingsError:
             return LeaseBatch()  # no queue has this key
-
-
-def _has_queue(url: str, key: str) -> bool:
-    return bool(key) or "://" in url or bool(queue_key(url))
-
-
-def _read_metadata(octets: bytes) -> Mapping[str, Any] | None:
-    if not octets:
-        return None
-    import msgspec
-
-    found: dict[str, Any] = msgspec.json.decode(octets)
-    return found
 
 
 def _lists(metadata: Mapping[str, Any] | None) -> dict[str, list[str]] | None:

@@ -173,6 +173,17 @@ def name(what: str, value: object) -> str | None:
     return text(what, value, NAME_CHARACTERS_MAX)
 
 
+def names(what: str, values: Sequence[str]) -> None:
+    """Checks many names at once, as `name` does; "" is no name."""
+    try:
+        "".join(values).encode()
+        wrong = max(map(len, values), default=0) > NAME_CHARACTERS_MAX
+    except UnicodeEncodeError:
+        wrong = True
+    for value in values if wrong else ():
+        name(what, value or None)
+
+
 def request(value: object) -> RequestId | None:
     """Returns a request id: (client, sequence)."""
     if value is None:

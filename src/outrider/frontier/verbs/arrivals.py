@@ -82,6 +82,19 @@ class Arrival:
         return replace(self, origin=origin)
 
 
+@dataclass(frozen=True, slots=True)
+class KeyedUrls:
+    """URLs of one crawl by unique keys in columns. urls: their texts; keys: those of their queues, "" for that of the
+    host; metadata: JSON objects, b"" without any."""
+
+    urls: Sequence[str]
+    keys: Sequence[str]
+    metadata: Sequence[bytes]
+
+    def __len__(self) -> int:
+        return len(self.urls)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Arrivals:
     """Links in columns. depth, hops, crawl: whole numbers; due: instants, NO_DUE for at once; priority: NaN if it is

@@ -31,7 +31,7 @@ from outrider.frontier.state.hosts import (
 from outrider.frontier.state.tables import rules_cells
 from outrider.frontier.state.url_table import GONE, LEASED, PARKED, QUEUED, UNKNOWN, WAITING, KnownRows, Reason
 from outrider.frontier.verbs import arguments, unique
-from outrider.frontier.verbs.arrivals import LINK_BYTES, NO_DUE, Arrival, Arrivals, Origin, pieces_of
+from outrider.frontier.verbs.arrivals import LINK_BYTES, NO_DUE, Arrival, Arrivals, KeyedUrls, Origin, pieces_of
 from outrider.frontier.verbs.deciding import CODE_NUMBERS, CODES, KNOWN, NEW, Core, Part, bounded, codes_of
 from outrider.frontier.verbs.draft import Draft
 from outrider.frontier.verbs.trapping import Trapping
@@ -60,7 +60,7 @@ class Discovering(Part):
 
     def discover(
         self,
-        links: Iterable[str | Link] | UrlBatch,
+        links: Iterable[str | Link] | UrlBatch | KeyedUrls,
         now: Instant,
         *,
         request_id: RequestId | None = None,
@@ -78,12 +78,14 @@ class Discovering(Part):
         known = self._core.repeated(request_id, "discover")
         if known is not None and request_id is not None and not self._core.is_begun(request_id):
             return codes_of(known)
-        if not isinstance(links, UrlBatch):
+        if not isinstance(links, UrlBatch | KeyedUrls):
             links = arguments.listed("links", links)
         bounded(len(links), "links")
         self._core.wake(now)
         draft = self._core.draft(now)
-        if isinstance(links, UrlBatch):
+        if isinstance(links, KeyedUrls):
+            arrivals = self.keyed(links, crawl, draft)
+        elif isinstance(links, UrlBatch):
             is_callers = draft.crawl(crawl) in self.tables.crawls.callers
             arrivals = self._links_in_columns(links, links if is_callers else self._ruled(links), draft, crawl)
         elif set(map(type, links)) <= {str} and draft.crawl(None) not in self.tables.crawls.callers:
@@ -114,6 +116,11 @@ class Discovering(Part):
         depths, priorities = arguments.ranks([told], [0], [origins[0].crawl in self.tables.crawls.orders])
         found = Arrivals.of_columns(urls, constant_column(0, len(urls), "i8"), origins, depths, priorities)
         return self._identified(found)
+
+    def keyed(self, links: KeyedUrls, crawl: str | None, draft: Draft) -> Arrivals:
+        """Returns links of a crawl by unique keys that arrived in columns. Raises SettingsError for an invalid key."""
+        arguments.names("key", links.keys)
+        return unique.arrivals_in_columns(links, draft.crawl(crawl), self.tables.fingerprint_key)
 
     def of_links(self, links: Sequence[Arrival], origins: Sequence[Origin], draft: Draft) -> Arrivals:
         """Returns links that arrived as single links in columns, each as its crawl needs it."""

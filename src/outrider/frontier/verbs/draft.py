@@ -129,7 +129,8 @@ class Draft:
         for kind in sorted(here, key=PLACES.__getitem__):
             if kind is Fact.HEAD and self._bare:
                 cards, tokens, old, rows = _joined(self._bare)
-                check_moves(old, cards.heads["state"])
+                if not self.puts:
+                    check_moves(old, cards.heads["state"])
                 found.append(((kind, [tokens, cards.heads]), KnownRows(cards, old, rows)))
             elif kind is Fact.CARD and self._whole:
                 cards, tokens, old, rows = _joined(self._whole)

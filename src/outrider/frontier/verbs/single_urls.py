@@ -166,7 +166,7 @@ class SingleUrls(Part):
         states = self.states_of(cards)
         values = values[mask]
         movable = (states == QUEUED) | (states == WAITING) | (states == PARKED)
-        rows = _last_of_each(cards.heads["order"])  # the last priority for a URL counts
+        rows = last_of_each(cards.heads["order"])  # the last priority for a URL counts
         rows = rows[movable[rows] & (cards.heads["priority"][rows] != values[rows])]
 
         def change(heads: Heads) -> None:
@@ -189,7 +189,7 @@ class SingleUrls(Part):
         mask, cards = self.found(names, row)
         states = self.states_of(cards)
         due = now if at is None else max(at, now)
-        rows = _last_of_each(cards.heads["order"])
+        rows = last_of_each(cards.heads["order"])
         draft = self._core.draft(now)
         leased = rows[states[rows] == LEASED]
         slots, tokens = cards.heads["slot"][leased].tolist(), self.tokens_of(cards.take(leased)).tolist()
@@ -212,7 +212,7 @@ class SingleUrls(Part):
         row, now = self._begin(None, now)
         _, found = self.found(list(urls), row)
         states = self.states_of(found)
-        rows = _last_of_each(found.heads["order"])
+        rows = last_of_each(found.heads["order"])
         cards, old = self.tables.urls.take_out(found.take(rows[(states[rows] == DONE) | (states[rows] == GONE)]))
         draft = self._core.draft(now)
         for place, state in enumerate(old.tolist()):
@@ -236,7 +236,7 @@ class SingleUrls(Part):
         row, now = self._begin(crawl, now)
         mask, cards = self.found(names, row)
         states = self.states_of(cards)
-        rows = _last_of_each(cards.heads["order"])
+        rows = last_of_each(cards.heads["order"])
         if before is not None:
             dates = [discovered_at(CardRecord.of(cards, place), self.tables) for place in rows.tolist()]
             rows = rows[np.array([date is None or date < before for date in dates], np.bool_)]
@@ -330,7 +330,7 @@ def _end(draft: Draft, cards: Cards, tokens: npt.NDArray[np.uint64], old: Uint8s
         draft.heads(cards.with_heads(heads), tokens, old)
 
 
-def _last_of_each(orders: npt.NDArray[np.uint64]) -> npt.NDArray[np.intp]:
+def last_of_each(orders: npt.NDArray[np.uint64]) -> npt.NDArray[np.intp]:
     """Returns the last row of each order, in the order of the rows."""
     return np.array(sorted({order: row for row, order in enumerate(orders.tolist())}.values()), np.intp)
 

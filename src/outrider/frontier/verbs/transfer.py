@@ -6,6 +6,7 @@ in the order in which their URLs were accepted. `restore` keeps this order, so a
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,23 +18,33 @@ import numpy as np
 import numpy.typing as npt
 from msgspec.structs import replace
 
+from outrider import kernels
 from outrider.clock import Instant
 from outrider.errors import SettingsError, StoreFullError, shown
 from outrider.frontier.format.card_columns import Cards, fetched_at, fetched_cells
-from outrider.frontier.format.card_records import CardRecord, number_bytes, real_bytes, value_of, visits_of
+from outrider.frontier.format.card_records import (
+    CardRecord,
+    extra_of,
+    number_bytes,
+    parts_of,
+    real_bytes,
+    value_of,
+    visits_of,
+)
 from outrider.frontier.format.constant import by_value
 from outrider.frontier.format.metadata import metadata_bytes_max, packed, unpacked
 from outrider.frontier.policy.revisit import codes_of, pauses_of
 from outrider.frontier.priority import checked, class_again, possible
 from outrider.frontier.state.hosts import NONE
-from outrider.frontier.state.url_table import LEASED, QUEUED, STATES, UNKNOWN, WAITING, Reason
+from outrider.frontier.state.url_table import DONE, LEASED, QUEUED, STATES, UNKNOWN, WAITING, Reason, states_of
 from outrider.frontier.verbs import arguments
-from outrider.frontier.verbs.arrivals import Arrival, Arrivals, Origin
-from outrider.frontier.verbs.deciding import Core, Part
+from outrider.frontier.verbs.arrivals import Arrival, Arrivals, KeyedUrls, Origin
+from outrider.frontier.verbs.deciding import Core, Part, bounded
 from outrider.frontier.verbs.discovering import Discovering
 from outrider.frontier.verbs.draft import Draft
-from outrider.frontier.verbs.single_urls import SingleUrls
+from outrider.frontier.verbs.single_urls import SingleUrls, last_of_each
 from outrider.journey import LINK_FIELDS, RECORD_FIELDS, Code, CrawlOrder, Form, Unique
+from outrider.kernels.card_layout import Heads
 from outrider.limits import (
     CALL_BYTES_PER_FRAME,
     CALL_ROWS_MAX,
@@ -164,6 +175,78 @@ class Transfer(Part):
             self._core.wake(now)
         return codes
 
+    def put_dated(self, urls: KeyedUrls, due: npt.NDArray[np.int64], now: Instant, *, crawl: str) -> None:
+        """As `put`, for URLs of a crawl by unique keys in columns: each is done if its instant is 0, else it may be
+        requested from then on. Its metadata replaces that of a known URL. due: an instant for each URL.
+
+        Raises SettingsError for an invalid URL; then nothing is changed.
+        """
+        bounded(len(urls), "urls")
+        now = self._core.advance(now)
+        self._core.wake(now)
+        draft = self._core.draft(now)
+        links = self._links.keyed(urls, crawl, draft)
+        self._check_urls(links, urls.urls)
+        if max(map(len, urls.metadata), default=0) > (most := metadata_bytes_max(callers=True)):
+            raise SettingsError(f"metadata of a URL has more than {most} bytes; send less of it")
+        links = dataclasses.replace(links, due=due)
+        for first, last in links.pieces(CALL_BYTES_PER_FRAME):
+            draft = self._core.draft(now) if first else draft
+            self._put_dated(links.piece(first, last), draft)
+        self._core.wake(now)
+
+    def _put_dated(self, links: Arrivals, draft: Draft) -> None:
+        """Logs these URLs as one frame. Of several rows of one URL the last one counts."""
+        found = self._known_of(links)
+        rows = last_of_each(found.prints)
+        new, known = rows[~found.known[rows]], rows[found.known[rows]]
+        draft.puts = True
+        if len(new):
+            codes = np.zeros(len(links), np.uint8)
+            self._links.add_new(
+                *(links, new, found.prints[new], found.names[new], found.hosts[new], found.slots[new], codes, draft)
+            )
+            due_of = dict(zip(found.prints[new].tolist(), links.due[new].tolist(), strict=True))
+            for cards in draft.taken_back():
+                heads = cards.changed()
+                due = np.array([due_of[one] for one in heads["fingerprint"].tolist()], np.int64)
+                _set_dated(heads, due, draft.now)
+                draft.cards(cards.with_heads(heads))
+        taken, old = self._move(found, known, draft)
+        try:
+            self._core.commit(draft)
+        except (SettingsError, StoreFullError):
+            self.tables.urls.put_back(taken, old)
+            raise
+
+    def _move(self, found: _LookedUp, rows: npt.NDArray[np.intp], draft: Draft) -> tuple[Cards, npt.NDArray[np.uint8]]:
+        """Adds known URLs to the draft with the dates and the metadata of these rows. Returns the cards that it took
+        out of their places, and the states that these leave."""
+        links, urls = found.links, self.tables.urls
+        _, cards = urls.find(links.crawl[rows], found.slots[rows], found.prints[rows])
+        tokens = self._urls.tokens_of(cards)
+        free, leased = np.flatnonzero(tokens == 0), np.flatnonzero(tokens)
+        leases = self._urls.ended(draft, tokens[leased])
+        taken, old = urls.take_out(cards.take(free))
+        places = np.concatenate([free, leased])
+        rows, tokens = rows[places], tokens[places]
+        states = np.concatenate([old, states_of(LEASED, len(leased))])
+        whole = Cards.concatenate([taken, leases.cards])
+        heads = whole.changed()
+        _set_dated(heads, links.due[rows], draft.now)
+        heads["attempts"], heads["losses"] = 0, 0
+        whole = whole.with_heads(heads)
+        metadata = [links.odd[row].metadata if row in links.odd else b"" for row in rows.tolist()] if links.odd else []
+        with_body = np.array([bool(one) for one in metadata], np.bool_) if metadata else np.zeros(len(rows), np.bool_)
+        with_body |= heads["extra_bytes"] > 0
+        same, changed = np.flatnonzero(~with_body), np.flatnonzero(with_body)
+        if len(same):
+            draft.heads(whole.take(same), tokens[same], states[same])
+        if len(changed):
+            told = [metadata[place] if metadata else b"" for place in changed.tolist()]
+            draft.rewritten(_with_metadata(whole.take(changed), told), tokens[changed], states[changed])
+        return taken, old
+
     def _put(self, records: Sequence[Mapping[str, Any]], draft: Draft) -> list[Code]:
         """Logs these records as one frame. Returns their codes."""
         try:
@@ -230,14 +313,24 @@ class Transfer(Part):
     def _looked_up(self, arrivals: Sequence[Arrival], draft: Draft) -> _LookedUp:
         """Finds out which URLs of these arrivals are known. Raises SettingsError for a text that is no URL."""
         links = self._links.of_links(arrivals, [Origin()], draft)
-        urls, tables = links.urls, self.tables
+        self._check_urls(links, [arrival.url for arrival in arrivals])
+        return self._known_of(links, arrivals)
+
+    @staticmethod
+    def _check_urls(links: Arrivals, texts: Sequence[str]) -> None:
+        """Raises SettingsError for a text that is no URL, and for one that is too long."""
+        urls = links.urls
         if not urls.valid.all():
-            wrong = arrivals[int(np.flatnonzero(~urls.valid)[0])].url
+            wrong = texts[int(np.flatnonzero(~urls.valid)[0])]
             raise SettingsError(f"url {shown(wrong, 200)} is not an http or https URL")
         if urls.lengths.max(initial=0) > URL_BYTES_MAX:
             arguments.kept("url", urls[int(urls.lengths.argmax())], URL_BYTES_MAX)
         for link in links.odd.values():
             arguments.kept("url", link.text, URL_BYTES_MAX)
+
+    def _known_of(self, links: Arrivals, arrivals: Sequence[Arrival] = ()) -> _LookedUp:
+        """Finds out which of these URLs are known."""
+        urls, tables = links.urls, self.tables
         prints = links.fingerprints(self.tables.fingerprint_key)
         names = self._homes.hashes(urls)
         hosts = tables.hosts.find(names)
@@ -309,7 +402,8 @@ class Transfer(Part):
 
 @dataclass(frozen=True, slots=True)
 class _LookedUp:
-    """The URLs of records in columns, and what the frontier has of them. known: whether it has the URL."""
+    """The URLs of records in columns, and what the frontier has of them. arrivals: those of records; known: whether it
+    has the URL."""
 
     arrivals: Sequence[Arrival]
     links: Arrivals
@@ -362,6 +456,31 @@ def _checked_record(record: Mapping[str, Any], now: Instant) -> _CheckedRecord:
             if told.form in _OF_FORM
         },
     )
+
+
+def _set_dated(heads: Heads, due: npt.NDArray[np.int64], now: Instant) -> None:
+    """Sets heads of URLs that are done if their instant is 0, else requested from then on."""
+    heads["state"] = np.where(due == 0, DONE, np.where(due > now, WAITING, QUEUED))
+    heads["reason"], heads["due"] = 0, due
+
+
+def _with_metadata(cards: Cards, metadata: Sequence[bytes]) -> Cards:
+    """Returns cards with other metadata."""
+    heads = cards.changed()
+    starts = cards.offsets[:-1]
+    begins, stops = np.zeros((len(cards), 2), np.int64), np.zeros((len(cards), 2), np.int64)
+    begins[:, 0], stops[:, 0] = starts, starts + heads["url_bytes"] + heads["referrer_bytes"]
+    parts, size = [cards.arena], len(cards.arena)
+    for row, octets in enumerate(metadata):
+        kept, content = parts_of(cards.extra_of(row), int(heads["flags"][row]))
+        extra = extra_of(replace(kept, metadata=octets), content)
+        begins[row, 1], stops[row, 1] = size, size + len(extra)
+        heads["extra_bytes"][row] = len(extra)
+        parts.append(extra)
+        size += len(extra)
+    offsets = np.zeros(len(cards) + 1, np.int64)
+    (stops - begins).sum(axis=1).cumsum(out=offsets[1:])
+    return Cards(heads, kernels.gather_spans(b"".join(parts), begins.reshape(-1), stops.reshape(-1)), offsets)
 
 
 def _lowest(parts: list[Cards], bytes_max: int) -> Cards:

@@ -15,16 +15,19 @@ import numpy as np
 import numpy.typing as npt
 
 from outrider import kernels
-from outrider.frontier.verbs.arrivals import Arrival, Arrivals, Origin
+from outrider.frontier.format.constant import constant_column
+from outrider.frontier.verbs.arrivals import Arrival, Arrivals, KeyedUrls, Origin
 from outrider.journey import Link, UrlName
 from outrider.limits import NAME_CHARACTERS_MAX
-from outrider.url import UrlBatch, is_host_of, spell
+from outrider.url import UrlBatch, is_host_of, spell, undotted
 from outrider.url.keys import name_of_key
 
 Uint64s = npt.NDArray[np.uint64]
 
 _BEFORE_KEY: Final = re.compile(r"(?:.*?://)?([^:/?&]*)", re.DOTALL)
 _BY_KEY, _BY_TEXT = b"\x01", b"\x00"
+_OF_HOST: Final = _BY_TEXT + bytes(4)
+"""The octets before the text of a URL with the key of its host."""
 
 
 def key_of_text(text: str) -> str:
@@ -119,16 +122,59 @@ def _of_names(names: Sequence[str]) -> UrlBatch:
     )
 
 
+def arrivals_in_columns(links: KeyedUrls, crawl: int, print_key: bytes) -> Arrivals:
+    """Returns URLs of one crawl. Only those with metadata, a key of their own or another spelling become single
+    links."""
+    origins = [Origin(crawl=crawl)]
+    texts, keys, metadata = list(links.urls), list(links.keys), list(links.metadata)
+    urls = UrlBatch.of(texts, key=print_key)
+    if not urls.valid.all():
+        single = [
+            Arrival(text, 0, crawl=crawl, key=key or None, metadata=octets, seed=True)
+            for text, key, octets in zip(texts, keys, metadata, strict=True)
+        ]
+        return arrivals_of(single, origins, range(len(single)), UrlBatch.of, print_key)
+    canonical, hosts = urls.strings(), kernels.texts_of_spans(urls.arena, *urls.clock_hosts())
+    odd: dict[int, Arrival] = {}
+    if texts != canonical or keys != hosts or any(metadata):
+        rows = zip(texts, canonical, keys, hosts, metadata, strict=True)
+        for row, (text, spelled, key, host, octets) in enumerate(rows):
+            own = key if key and key != host and undotted(key) != host else None
+            if own is not None or octets or text != spelled:
+                other = "" if text == spelled else text
+                odd[row] = Arrival(text, 0, crawl=crawl, key=own, metadata=octets, seed=True, text=other)
+    count = len(urls)
+    depths, unset = constant_column(0, count, "i8"), constant_column(np.nan, count, "f8")
+    found = Arrivals.of_columns(urls, constant_column(0, count, "i8"), origins, depths, unset)
+    return with_identities(replace(found, odd=odd), range(count), print_key)
+
+
 def with_identities(links: Arrivals, rows: Sequence[int], print_key: bytes) -> Arrivals:
     """Returns the same links with fingerprints of what makes each of these rows one URL."""
     found = links.urls.fingerprints(print_key).copy()
-    texts, some = links.urls.strings(rows), []
-    for row, canonical in zip(rows, texts, strict=True):
-        link = links.odd.get(row)
-        if link is None:
-            some.append(identity(canonical, "", b""))
-        else:
-            some.append(identity(link.text or canonical, link.key or "", link.unique_key))
-    if some:
-        found[list(rows)] = fingerprints_of(some, print_key)
+    every = len(rows) == len(links)
+    some = np.arange(len(links)) if every else np.array(rows, np.intp)
+    if len(some):
+        found[some] = _fingerprints_of_plain(links.urls if every else links.urls.take(some), print_key)
+    odd = list(links.odd) if every else sorted(links.odd.keys() & set(rows))
+    if odd:
+        texts = links.urls.strings(odd)
+        told = [links.odd[row] for row in odd]
+        octets = [
+            identity(link.text or canonical, link.key or "", link.unique_key)
+            for link, canonical in zip(told, texts, strict=True)
+        ]
+        found[odd] = fingerprints_of(octets, print_key)
     return replace(links, identities=found)
+
+
+def _fingerprints_of_plain(urls: UrlBatch, print_key: bytes) -> Uint64s:
+    """Returns the fingerprints of `identity` for URLs with the key of their host, in their canonical spelling."""
+    starts, ends = urls.texts()
+    size = len(_OF_HOST)
+    begins, stops = np.zeros((len(urls), 2), np.int64), np.full((len(urls), 2), size, np.int64)
+    begins[:, 1], stops[:, 1] = starts + size, ends + size
+    octets = kernels.gather_spans(_OF_HOST + urls.arena, begins.reshape(-1), stops.reshape(-1))
+    lengths = ends - starts + size
+    ends = lengths.cumsum()
+    return np.frombuffer(kernels.hash_spans(octets, ends - lengths, ends, print_key), np.uint64)
