@@ -4,7 +4,8 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 p
 	command -v $$p >/dev/null 2>&1 && { echo $$p; break; }; done)
 RUN := .venv/bin/python
 PYTEST := $(RUN) -m pytest
-PROCESSES ?= 2
+# As many as there are cores: the tests that wait for a process leave one to the others.
+PROCESSES ?= $(shell $(PYTHON) -c "import os; print(min(max(os.cpu_count() or 2, 2), 6))")
 # The second run has the tests that depend on plain kernels: the contract of a frontier, histories of it, one crawl, and
 # columns of URLs, cards and pages. The other tests in tests/contract test both kinds of kernels in the first run.
 PLAIN := tests/contract/test_frontier_faces.py tests/model/test_frontier_histories.py \
@@ -25,7 +26,7 @@ help:
 	@echo 'make test-cluster  runs the tests of a cluster: nodes, a real Kafka and object storage on loopback'
 	@echo 'make bench         measures the figures of README and docs, with other products in the same run'
 	@echo 'make lint          checks style, types and Rust lints'
-	@echo 'make bench-scale   measures seen keys beyond their memory: python -m bench scale --keys N for more'
+	@echo 'make bench-scale   measures seen keys beyond their memory, and RocksDB: python -m bench scale --keys N for more'
 	@echo 'make docs          checks the documents, and builds their site into build/site'
 	@echo 'make install       makes .venv with Outrider in it (.venv/bin/outrider)'
 	@echo 'make lock          writes requirements/*.txt and Cargo.lock again'
@@ -65,6 +66,7 @@ bench: install
 	@$(RUN) -m bench
 
 bench-scale: install
+	@$(PYTHON) scripts/install.py --bench
 	@$(RUN) -m bench scale
 
 lint: install

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from pathlib import Path
 
 import pytest
-from bench import frontier, looks, service, urlfrontier_peer
+from bench import confined, frontier, looks, scale_peer, service, urlfrontier_peer
 from bench.frontier_engine import REST_TICKS_MAX, REST_TICKS_MIN, STARTED_AT, TICK, Rests
 from bench.made import batches, url_of
 from bench.measuring import ChildFailedError, Spent, run
@@ -204,3 +205,25 @@ def test_a_page_of_one_host_is_checked_by_its_cpu_time_and_other_queries_by_thei
     found = {"stats": one, "urls, of a host of one": one, "metrics": {**one, "p50": 201.0}}
     assert ["reached", "MISSED", "MISSED"] == [row[-1] for row in looks.asked_table(found, 10).rows]
     assert {*looks._PAGES} < {*looks.PATHS}
+
+
+@pytest.mark.parametrize("method", ["in memory", "on disk"])
+def test_the_sets_of_seen_keys_are_measured_with_their_answers(tmp_path, method, monkeypatch):
+    monkeypatch.setattr(scale_peer, "SAMPLE", scale_peer.BATCH)
+    found = scale_peer.measured(method, 50_000, tmp_path)
+    assert (0, True) == (found["wrong"], found["insertion"] > 0 and found["known"] > 0 and found["new"] > 0)
+
+
+def test_a_child_joins_the_cgroup_that_its_parent_made_and_is_measured_without_one(tmp_path, monkeypatch):
+    monkeypatch.setattr(confined, "_places", lambda: [(tmp_path / "missing", "limit"), (tmp_path, "limit")])
+    with confined.confined(5_000_000) as environment:
+        folder = Path(environment[confined.VARIABLE])
+        assert "5000000" == (folder / "limit").read_text()
+        monkeypatch.setenv(confined.VARIABLE, str(folder))
+        assert confined.join()
+        assert str(os.getpid()) == (folder / "cgroup.procs").read_text()
+    monkeypatch.delenv(confined.VARIABLE)
+    assert not confined.join()
+    monkeypatch.setattr(confined, "_places", lambda: [(tmp_path / "missing", "limit")])
+    with confined.confined(5_000_000) as environment:
+        assert {} == environment

@@ -1,0 +1,227 @@
+"""Measures a set of seen keys: `scale_peer METHOD KEYS FOLDER ANSWER` adds keys, then checks known and new ones."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from itertools import count
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from bench.confined import join
+from bench.measuring import resident_bytes
+
+BYTES_PER_KEY = 4
+"""Memory for a set on disk: two thirds of what the set in memory needs."""
+BATCH = 100_000
+SAMPLE = 1_000_000
+FILTER_BITS = 12
+KEY = np.dtype([("slot", ">u2"), ("fingerprint", ">u8")])
+Keys = tuple[npt.NDArray[np.uint16], npt.NDArray[np.uint64]]
+Columns = npt.NDArray[np.bool_]
+
+
+class Seen(Protocol):
+    """A set of keys. `prepare` makes of columns what the set takes; its time does not count."""
+
+    def prepare(self, keys: Keys) -> Any: ...
+    def add(self, prepared: Any) -> None: ...
+    def check(self, prepared: Any) -> Columns: ...
+    def facts(self) -> dict[str, float]: ...
+    def close(self) -> None: ...
+
+
+class InMemory:
+    """The set within its memory."""
+
+    def __init__(self, total: int, folder: Path) -> None:
+        from outrider import kernels
+
+        self.made: Any = kernels.FingerprintSet()
+
+    def prepare(self, keys: Keys) -> Keys:
+        return keys
+
+    def add(self, prepared: Keys) -> None:
+        self.made.add(*prepared)
+
+    def check(self, prepared: Keys) -> Columns:
+        return np.frombuffer(self.made.check(*prepared), np.bool_)
+
+    def facts(self) -> dict[str, float]:
+        return {}
+
+    def close(self) -> None:
+        pass
+
+
+class OnDisk(InMemory):
+    """The set beyond its memory."""
+
+    def __init__(self, total: int, folder: Path) -> None:
+        from outrider import kernels
+        from outrider.frontier.stores.spilled_keys import SpilledKeys
+        from outrider.storage.files import Directory
+
+        numbered = count(1)
+        self.made = SpilledKeys(
+            Directory(folder, create=True),
+            lambda: next(numbered),
+            kernels.FingerprintSet(),
+            bytes_max=BYTES_PER_KEY * total,
+        )
+
+    def facts(self) -> dict[str, float]:
+        found = self.made.statistics()
+        return {"false": 100 * found["filter_false"] / max(found["filter_false"] + found["filter_denied"], 1)}
+
+    def close(self) -> None:
+        self.made.close()
+
+
+class RocksDB:
+    """Keys of ten bytes without values: no write-ahead log, no compression, and the same filter bits and memory."""
+
+    def __init__(self, total: int, folder: Path) -> None:
+        from rocksdict import BlockBasedOptions, Cache, Options, Rdict
+
+        options, blocks = Options(raw_mode=True), BlockBasedOptions()
+        options.create_if_missing(True)
+        options.set_db_write_buffer_size(BYTES_PER_KEY * total // 4)
+        blocks.set_block_cache(Cache(BYTES_PER_KEY * total * 3 // 4))
+        blocks.set_cache_index_and_filter_blocks(True)
+        blocks.set_bloom_filter(FILTER_BITS, False)
+        options.set_block_based_table_factory(blocks)
+        self.made = Rdict(str(folder), options)
+
+    def prepare(self, keys: Keys) -> list[bytes]:
+        rows = np.empty(len(keys[0]), KEY)
+        rows["slot"], rows["fingerprint"] = keys
+        octets = rows.tobytes()
+        return [octets[place : place + KEY.itemsize] for place in range(0, len(octets), KEY.itemsize)]
+
+    def add(self, prepared: Sequence[bytes]) -> None:
+        from rocksdict import WriteBatch, WriteOptions
+
+        batch = WriteBatch(raw_mode=True)
+        for key in prepared:
+            batch.put(key, b"")
+        unlogged = WriteOptions()
+        unlogged.disable_wal = True
+        self.made.write(batch, unlogged)
+
+    def check(self, prepared: Sequence[bytes]) -> Columns:
+        return np.array([value is not None for value in self.made.get(prepared)])
+
+    def facts(self) -> dict[str, float]:
+        self.made.flush()
+        return {}
+
+    def close(self) -> None:
+        self.made.close()
+
+
+METHODS: dict[str, type[Seen]] = {"in memory": InMemory, "on disk": OnDisk, "RocksDB": RocksDB}
+
+
+def keys_of(numbers: npt.NDArray[np.uint64]) -> Keys:
+    """Keys that look like fingerprints, each number another one."""
+    mixed = numbers * np.uint64(0x9E3779B97F4A7C15)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        mixed = (mixed ^ mixed >> np.uint64(shift)) * np.uint64(factor)
+    mixed ^= mixed >> np.uint64(31)
+    slots = (mixed * np.uint64(0xD6E8FEB86659FD93)) >> np.uint64(52)
+    return slots.astype(np.uint16), mixed & np.uint64((1 << 56) - 1)
+
+
+def batches(total: int) -> Iterator[npt.NDArray[np.uint64]]:
+    for first in range(0, total, BATCH):
+        yield np.arange(first, min(first + BATCH, total), dtype=np.uint64)
+
+
+def forget_pages(folder: Path) -> None:
+    """Asks the system to drop the pages of all files from its cache."""
+    for path in folder.rglob("*"):
+        if path.is_file() and hasattr(os, "posix_fadvise"):
+            descriptor = os.open(path, os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+                os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+            finally:
+                os.close(descriptor)
+
+
+def read_bytes() -> int:
+    """Returns how many bytes this process has read from disks, or 0 without /proc."""
+    try:
+        lines = Path("/proc/self/io").read_text().splitlines()
+    except OSError:
+        return 0
+    return next(int(line.split()[1]) for line in lines if line.startswith("read_bytes:"))
+
+
+def measured(method: str, total: int, folder: Path) -> dict[str, float]:
+    """Returns CPU microseconds of an insertion (the work of its threads included) and of checks of known and of new
+    keys, the growth of the process in bytes, bytes read for a known key, bytes on disk for a key, wrong answers."""
+    before = resident_bytes()
+    seen = METHODS[method](total, folder)
+    inserted, peak = 0.0, 0
+    for numbers in batches(total):
+        prepared = seen.prepare(keys_of(numbers))
+        begun = time.process_time()
+        seen.add(prepared)
+        inserted += time.process_time() - begun
+        peak = max(peak, resident_bytes() - before)
+    facts = seen.facts()
+    forget_pages(folder)
+    found: dict[str, float] = {"insertion": inserted / total * 1e6, "wrong": 0}
+    draw = np.random.default_rng(1)
+    for name, first, expected in (("known", 0, True), ("new", total, False)):
+        seconds, read = 0.0, read_bytes()
+        for _ in range(0, SAMPLE, BATCH):
+            prepared = seen.prepare(keys_of(draw.integers(first, first + total, BATCH, np.uint64)))
+            begun = time.process_time()
+            answers = seen.check(prepared)
+            seconds += time.process_time() - begun
+            found["wrong"] += int(np.count_nonzero(answers != expected))
+        peak = max(peak, resident_bytes() - before)
+        found[name], found[f"{name}_read"] = seconds / SAMPLE * 1e6, (read_bytes() - read) / SAMPLE
+    facts |= {key: value for key, value in seen.facts().items() if key == "false"}
+    found |= facts | {"memory": peak, "disk": _size(folder) / total}
+    if method == "on disk":
+        found |= _in_one_pass(seen, total)
+    seen.close()
+    return found
+
+
+def _size(folder: Path) -> int:
+    return sum(512 * file.stat().st_blocks for file in folder.rglob("*") if file.is_file())
+
+
+def _in_one_pass(seen: Seen, total: int) -> dict[str, float]:
+    """One comparison of a tenth as many keys with everything on disk, 9 of 10 known, as DRUM makes it."""
+    drawn = np.random.default_rng(2).integers(0, total, max(total // 10, 1), np.uint64)
+    drawn[::10] += np.uint64(total)
+    drawn = np.unique(drawn)
+    prepared = seen.prepare(keys_of(drawn))
+    begun = time.process_time()
+    answers = seen.check(prepared)
+    spent = time.process_time() - begun
+    wrong = int(np.count_nonzero(answers != (drawn < np.uint64(total))))
+    return {"pass": spent / len(drawn) * 1e6, "pass_wrong": wrong}
+
+
+def main(method: str, total: int, folder: Path, answer: Path) -> None:
+    is_confined = join()
+    folder.mkdir(parents=True)
+    answer.write_text(json.dumps(measured(method, total, folder) | {"confined": is_confined}))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]), Path(sys.argv[3]), Path(sys.argv[4]))
