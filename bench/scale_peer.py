@@ -28,10 +28,12 @@ Columns = npt.NDArray[np.bool_]
 
 
 class Seen(Protocol):
-    """A set of keys. `prepare` makes of columns what the set takes; its time does not count."""
+    """A set of keys. `prepare` makes of columns what the set takes; its time does not count. `settle` ends the
+    insertion."""
 
     def prepare(self, keys: Keys) -> Any: ...
     def add(self, prepared: Any) -> None: ...
+    def settle(self) -> None: ...
     def check(self, prepared: Any) -> Columns: ...
     def facts(self) -> dict[str, float]: ...
     def close(self) -> None: ...
@@ -50,6 +52,9 @@ class InMemory:
 
     def add(self, prepared: Keys) -> None:
         self.made.add(*prepared)
+
+    def settle(self) -> None:
+        pass
 
     def check(self, prepared: Keys) -> Columns:
         return np.frombuffer(self.made.check(*prepared), np.bool_)
@@ -79,7 +84,10 @@ class OnDisk(InMemory):
 
     def facts(self) -> dict[str, float]:
         found = self.made.statistics()
-        return {"false": 100 * found["filter_false"] / max(found["filter_false"] + found["filter_denied"], 1)}
+        return {
+            "false": 100 * found["filter_false"] / max(found["filter_false"] + found["filter_denied"], 1),
+            "disk": found["disk_bytes"] / max(sum(map(len, self.made.runs)), 1),  # without a merge that is not finished
+        }
 
     def close(self) -> None:
         self.made.close()
@@ -119,8 +127,10 @@ class RocksDB:
     def check(self, prepared: Sequence[bytes]) -> Columns:
         return np.array([value is not None for value in self.made.get(prepared)])
 
-    def facts(self) -> dict[str, float]:
+    def settle(self) -> None:
         self.made.flush()
+
+    def facts(self) -> dict[str, float]:
         return {}
 
     def close(self) -> None:
@@ -178,7 +188,7 @@ def measured(method: str, total: int, folder: Path) -> dict[str, float]:
         seen.add(prepared)
         inserted += time.process_time() - begun
         peak = max(peak, resident_bytes() - before)
-    facts = seen.facts()
+    seen.settle()
     forget_pages(folder)
     found: dict[str, float] = {"insertion": inserted / total * 1e6, "wrong": 0}
     draw = np.random.default_rng(1)
@@ -192,8 +202,7 @@ def measured(method: str, total: int, folder: Path) -> dict[str, float]:
             found["wrong"] += int(np.count_nonzero(answers != expected))
         peak = max(peak, resident_bytes() - before)
         found[name], found[f"{name}_read"] = seconds / SAMPLE * 1e6, (read_bytes() - read) / SAMPLE
-    facts |= {key: value for key, value in seen.facts().items() if key == "false"}
-    found |= facts | {"memory": peak, "disk": _size(folder) / total}
+    found |= {"memory": peak, "disk": _size(folder) / total, **seen.facts()}
     if method == "on disk":
         found |= _in_one_pass(seen, total)
     seen.close()
@@ -205,8 +214,8 @@ def _size(folder: Path) -> int:
 
 
 def _in_one_pass(seen: Seen, total: int) -> dict[str, float]:
-    """One comparison of a tenth as many keys with everything on disk, 9 of 10 known, as DRUM makes it."""
-    drawn = np.random.default_rng(2).integers(0, total, max(total // 10, 1), np.uint64)
+    """One comparison of many keys with everything on disk, 9 of 10 known, as DRUM makes it."""
+    drawn = np.random.default_rng(2).integers(0, total, min(max(total // 10, 1), SAMPLE), np.uint64)
     drawn[::10] += np.uint64(total)
     drawn = np.unique(drawn)
     prepared = seen.prepare(keys_of(drawn))
