@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import signal
 import subprocess
@@ -11,7 +10,7 @@ from collections import Counter
 
 from e2e.crawling import command, environment, lines, wait_for
 from outrider import Frontier
-from outrider.cluster.node_identity import NODE_FILE
+from outrider.cluster.written_places import PLACES_FILE
 from outrider.sim.verdict import judge
 from outrider.storage.manifest import MANIFEST_NAME
 
@@ -79,20 +78,20 @@ class Nodes:
         return len(self.pages_of(name))
 
     def unsealed(self, name):
-        """How many pages of a node are not sealed: an upper bound, because it may seal more at once. Only for a folder
-        of objects."""
-        node = json.loads((self.folder / name / "cluster" / NODE_FILE).read_bytes())["node"]
-        sealed = (self.folder / "objects" / self.name / "lines" / "pages").glob(f"{node}-*.jsonl.gz")
-        return self.length(name) - sum(gzip.decompress(one.read_bytes()).count(b"\n") for one in sealed)
+        """How many pages of a node are not noted as sealed: an upper bound, because it may note more at once."""
+        places = self.folder / name / "cluster" / PLACES_FILE
+        sealed = json.loads(places.read_bytes())["lengths"].get("pages", 0) if places.exists() else 0
+        file = self.folder / name / "pages.jsonl"
+        return file.read_bytes()[sealed:].count(b"\n") if file.exists() else 0
 
     def has_partitions(self, name):
         """Whether a node has claimed a partition."""
         return any((self.folder / name / "cluster" / "partitions").glob("*"))
 
-    def given_up_max(self, name):
-        """How many requests are repeated at most if a node lost its partitions now: its pages that are not sealed, its
-        open leases and the lines of one turn. A host has one request at a time."""
-        return self.unsealed(name) + 2 * HOSTS
+    def given_up_max(self, *names):
+        """How many requests are repeated at most if these nodes lost their partitions now: their pages that are not
+        sealed, their open leases and the lines of one turn. A host has one request at a time."""
+        return sum(map(self.unsealed, names)) + 2 * HOSTS
 
     @property
     def asked(self):

@@ -144,6 +144,7 @@ class Changelog:
 
     def __init__(self):
         self.is_held, self.epoch, self.lsn, self.stopped, self.decided = True, 1, 7, False, None
+        self.is_lost = False
 
     def may_request(self):
         return self.is_held
@@ -281,7 +282,7 @@ def test_a_lost_partition_is_among_the_stores_until_its_lines_are_dropped(severa
     )
     store = several.all.get(0)
     watcher.node.stores.add(store)
-    watcher.node._drop(store)
+    watcher.node._lose(store)
     assert [(True, store)] == watcher.seen
     assert ([], False) == (watcher.node.stores.all(), store.owned.is_open)
 

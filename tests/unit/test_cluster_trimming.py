@@ -4,67 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import json
-import random
 from types import SimpleNamespace
 
 import pytest
 from msgspec.structs import replace
 
-from outrider.cluster.description import new_manifest
-from outrider.cluster.node import ClusterNode
-from outrider.cluster.owning import open_store
 from outrider.cluster.snapshots import delete_old, newest_snapshot
-from outrider.cluster.stores import OwnStore
 from outrider.crawl.output.cluster_objects import ClusterObjects
 from outrider.errors import ClaimLostError, ClaimRefusedError, DamagedStoreError, SettingsError, UnreachableError
-from outrider.sim.topic import Faults, FaultyTopic, MemoryObjects
-from outrider.storage.files import Directory
-
-
-class TrimmedTopic:
-    """A changelog whose first records may be deleted."""
-
-    def __init__(self):
-        self._topic = FaultyTopic(random.Random(1), Faults())
-        self._seen = self._topic.seen_by(lambda: None, lambda: True)
-        self.first, self.send = 0, self._seen.send
-
-    def read(self, offset):
-        if offset < self.first:
-            raise DamagedStoreError("dropped")
-        return self._seen.read(offset)
-
-
-class OnePartition:
-    """A node that may own the only partition of a cluster."""
-
-    def __init__(self, folder, topic, objects):
-        self.topic, self.folder, self.trimmed, self.links_trimmed = topic, folder, [], []
-        folder.mkdir()
-        brokers = SimpleNamespace(changelog=lambda number: topic, trim=self._trim)
-        manifest = new_manifest("x", 1, created="2026-01-01T00:00:00Z", random_bytes=bytes(48))
-        self.node = ClusterNode(
-            manifest, brokers, lambda number: objects, str(folder), SimpleNamespace(), SimpleNamespace(),
-            name=folder.name, settings={},
-        )  # fmt: skip
-
-    def _trim(self, which, partition, offset):
-        assert 0 == partition
-        if which == "urls":
-            self.links_trimmed.append(offset)
-            return
-        self.trimmed.append(offset)
-        self.topic.first = offset
-
-    def open(self, **how):
-        path = self.folder / "0000"
-        path.mkdir()
-        claimed, _ = self.node._claimed(0, str(path))
-        owned = open_store(
-            Directory(str(path)), claimed, self.topic, tenure_seconds=10.0, elapsed=lambda: 0, pause=lambda: None,
-            robots="caller", **how,
-        )  # fmt: skip
-        return OwnStore(0, owned)
+from outrider.sim.topic import MemoryObjects
+from unit.cluster_partition import OnePartition, TrimmedTopic
 
 
 def check_takeover(folder, topic, objects, *, accepted):
@@ -80,7 +29,7 @@ def add_pages_and_upload(one, store, round_, *, records=1):
     for first in range(records):
         store.frontier.discover([f"http://site{number}.test/{round_}" for number in range(first, 80, records)])
     store.frontier.checkpoint()
-    one.node._upload(store)
+    one.node._snapshots.upload(store)
 
 
 def test_records_before_the_snapshot_before_the_newest_are_deleted_and_a_claim_needs_no_more(tmp_path):
@@ -89,7 +38,7 @@ def test_records_before_the_snapshot_before_the_newest_are_deleted_and_a_claim_n
     store = first.open()
     for round_ in range(3):
         add_pages_and_upload(first, store, round_, records=80)
-        first.node._upload(store)  # nothing new
+        first.node._snapshots.upload(store)  # nothing new
     assert 2 == len(first.trimmed)
     assert sorted(set(first.trimmed)) == first.trimmed
     assert first.trimmed[-1] > 0
@@ -220,19 +169,94 @@ def test_a_claim_whose_snapshot_was_deleted_meanwhile_begins_again(tmp_path):
     store.owned.drop()
 
 
+def test_objects_of_an_upload_that_was_killed_are_deleted_after_two_newer_snapshots(tmp_path, objects):
+    topic = TrimmedTopic()
+    one = OnePartition(tmp_path / "one", topic, objects)
+    store = one.open()
+    add_pages_and_upload(one, store, 0)
+    put = objects.put
+
+    def cut(name, pieces):
+        if name.startswith("snapshots/"):
+            raise UnreachableError("the node is killed here")
+        put(name, pieces)
+
+    objects.put = cut
+    with pytest.raises(UnreachableError):
+        add_pages_and_upload(one, store, 1)
+    objects.put = put
+    store.owned.drop()
+    left = set(objects.names("files/")) - needed(objects)
+    assert left
+    again = OnePartition(tmp_path / "again", topic, objects)
+    store = again.open()
+    add_pages_and_upload(again, store, 2)
+    assert left <= set(objects.names("files/"))  # its upload may go on, and be the newest but one
+    for round_ in (3, 4):
+        add_pages_and_upload(again, store, round_)
+    assert needed(objects) == set(objects.names("files/"))
+    store.owned.give_up()
+    check_takeover(tmp_path / "last", topic, objects, accepted=400)
+
+
+def test_an_interrupted_deletion_of_objects_without_a_list_is_finished_by_the_next_one(tmp_path):
+    topic, objects = TrimmedTopic(), MemoryObjects()
+    one = OnePartition(tmp_path / "one", topic, objects)
+    store = one.open()
+    for number in range(3):
+        objects.put(f"files/{0:016x}/{1:016x}/run-{number}", [b"left"])
+    remove = objects.remove
+
+    def cut(name):
+        remove(name)
+        raise UnreachableError("the node is killed here")
+
+    objects.remove = cut
+    add_pages_and_upload(one, store, 0)
+    with pytest.raises(UnreachableError):
+        add_pages_and_upload(one, store, 1)
+    assert needed(objects) < set(objects.names("files/"))
+    objects.remove = remove
+    add_pages_and_upload(one, store, 2)
+    assert needed(objects) == set(objects.names("files/"))
+    store.owned.give_up()
+
+
 def test_an_object_of_an_upload_that_goes_on_is_not_deleted_and_a_missing_list_is_named(tmp_path):
     topic, objects = TrimmedTopic(), MemoryObjects()
     one = OnePartition(tmp_path / "one", topic, objects)
     store = one.open()
-    objects.put("files/0000000000000009/0000000000000001/run-1", [b"new"])
+    later = f"files/{9:016x}/{1_000_000:016x}/run-1"
+    objects.put(later, [b"new"])
     for round_ in range(4):
         add_pages_and_upload(one, store, round_)
-    assert "files/0000000000000009/0000000000000001/run-1" in objects.content
+    assert later in objects.content
     assert 0 == delete_old(objects)
     (*_, last) = objects.names("snapshots/")
     objects.get = MemoryObjects().get
     with pytest.raises(DamagedStoreError, match=last):
         newest_snapshot(objects)
+    store.owned.drop()
+
+
+def test_an_upload_that_goes_on_after_its_objects_were_deleted_is_no_snapshot_that_anyone_reads(tmp_path):
+    topic, objects = TrimmedTopic(), MemoryObjects()
+    one = OnePartition(tmp_path / "one", topic, objects)
+    store = one.open()
+    add_pages_and_upload(one, store, 0)
+    put, lists = objects.put, []
+    objects.put = lambda name, pieces: lists.append((name, pieces)) if name.startswith("snap") else put(name, pieces)
+    add_pages_and_upload(one, store, 1)  # this node is paused before it writes the list
+    objects.put = put
+    again = OnePartition(tmp_path / "again", topic, objects)
+    owned = again.open()
+    for round_ in (2, 3):
+        add_pages_and_upload(again, owned, round_)
+    objects.put(*lists[0])
+    owned.owned.give_up()
+    check_takeover(tmp_path / "last", topic, objects, accepted=320)
+    assert 1 == delete_old(objects)
+    assert needed(objects) == set(objects.names("files/"))
     store.owned.drop()
 
 

@@ -11,6 +11,7 @@ decode a type for the first time can crash the interpreter (msgspec 0.22).
     counting.py        which records count, and who owns the partition
     changelog.py       the changelog of the owner: sends frames, and knows until when this node may send requests
     snapshots.py       checkpoint and runs of a partition as objects, so that a node without the directory can make it
+    snapshot_uploads.py  when snapshots are uploaded, and what is older is deleted
     owning.py          claims a partition, and opens its store
     kafka.py           topics, records and the group of nodes, in Kafka
     links.py           links between partitions, and from other programs
@@ -25,7 +26,8 @@ decode a type for the first time can crash the interpreter (msgspec 0.22).
     words.py           the records in which nodes and commands talk to each other
     node_identity.py   which node a directory is of
     answering.py       carries out orders and answers questions
-    node.py            a node: claims, links, counts and snapshots
+    crawl_counts.py    the counts of all partitions, and whether they show work
+    node.py            a node: claims partitions, keeps them and gives them up
 """
 
 from __future__ import annotations

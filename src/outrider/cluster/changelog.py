@@ -105,6 +105,11 @@ class OwnersChangelog:
         """Whether nothing is known here that ended the claim."""
         return self._failure is None and self._counting.epoch == self._epoch and not self._counting.closed
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether another node is known to have claimed the partition after this one."""
+        return self._counting.epoch != self._epoch
+
     def counts(self, lsn: int) -> bool | None:
         """Whether the frame of an LSN that this owner has appended counts; None if that is not known yet. After the
         claim was lost, the topic has decided."""

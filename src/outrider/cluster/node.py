@@ -13,12 +13,13 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 import msgspec
 
 from outrider.clock import elapsed, wall
 from outrider.cluster.answering import Answering
+from outrider.cluster.crawl_counts import CrawlCounts, counts_of
 from outrider.cluster.description import ClusterManifest
 from outrider.cluster.kafka import Brokers, Membership
 from outrider.cluster.link_transport import LinkTransport
@@ -27,7 +28,8 @@ from outrider.cluster.owning import Claimed, claim, make_ready, open_store
 from outrider.cluster.page_shares import PageShares
 from outrider.cluster.rate_shares import SHARE_REST, RateShares
 from outrider.cluster.served_stores import ServedStores
-from outrider.cluster.snapshots import Objects, delete_old, newest_snapshot, upload
+from outrider.cluster.snapshot_uploads import SnapshotUploads
+from outrider.cluster.snapshots import Objects, newest_snapshot
 from outrider.cluster.stores import OutputPlaces, OwnStore, OwnStores
 from outrider.cluster.words import NodeMessage, PartitionCounts
 from outrider.errors import (
@@ -35,7 +37,6 @@ from outrider.errors import (
     ClaimRefusedError,
     ClosedError,
     DamagedStoreError,
-    SettingsError,
     StoreFailedError,
     UnreachableError,
 )
@@ -51,9 +52,6 @@ from outrider.limits import (
 from outrider.storage.files import Directory
 
 _STEP_SECONDS: Final = 0.05
-AT_LIMIT: Final = "at_limit"
-"""The number that is 1 for a partition that may fetch no more page."""
-COUNTED: Final = ("accepted", "answered", "queued", "leased", "waiting", "done", "gone", "parked", "in_transit")
 
 
 class NodeWatcher(Protocol):
@@ -83,13 +81,12 @@ class NodeWatcher(Protocol):
 @dataclass(slots=True)
 class _PartitionState:
     """The state of one partition on a node. wanted: whether it should own it. busy: a thread works on that.
-    snapshot_lsn and snapshot_position: where the newest snapshot of this node begins, in the log and in the topic."""
+    lost_epoch: of its newest claim that another node has ended."""
 
     wanted: bool = False
     busy: bool = False
-    snapshot_lsn: int = -1
-    snapshot_position: int = 0
     failed_until: float = 0.0
+    lost_epoch: int = 0
 
 
 class ClusterNode:
@@ -131,12 +128,11 @@ class ClusterNode:
         self._works = ThreadPoolExecutor(CLUSTER_STORES_AT_ONCE, thread_name_prefix="outrider-claims")
         self._threads: list[threading.Thread] = []
         self._round = 0
-        self._partition_counts: dict[int, PartitionCounts] = {}
-        self._nodes: dict[str, float] = {}
-        self._links = LinkTransport(manifest, brokers, self.stores, applied=self._applied, say=self._say)
-        self._answering = Answering(brokers, self.stores, name, self._hear)
+        self._counts = CrawlCounts(manifest.partitions, node_seconds=3 * tenure_seconds)
+        self._links = LinkTransport(manifest, brokers, self.stores, applied=self._counts.received, say=self._say)
+        self._answering = Answering(brokers, self.stores, name, self._counts.hear)
+        self._snapshots = SnapshotUploads(manifest, brokers, objects_of, directory, self._say)
         self._last_sum: tuple[object, ...] = ()
-        self._not_deleted = ""
         self.failure: BaseException | None = None
         self._membership: Membership | None = None
 
@@ -160,10 +156,8 @@ class ClusterNode:
         send_links(self._brokers, self.manifest, links)
 
     def totals(self) -> dict[str, int]:
-        """Returns the sums of the newest counts of all partitions that are known, and `partitions`, how many."""
-        newest = dict(self._partition_counts)
-        total = {name: sum(one.numbers.get(name, 0) for one in newest.values()) for name in COUNTED}
-        return {**total, "partitions": len(newest), "nodes": len(self._nodes_alive())}
+        """As `CrawlCounts.totals`."""
+        return self._counts.totals()
 
     @property
     def is_settled(self) -> bool:
@@ -172,11 +166,7 @@ class ClusterNode:
 
     def at_limit(self) -> bool:
         """Whether a partition has ended at the limit of pages."""
-        return any(one.numbers.get(AT_LIMIT) for one in self._partition_counts.values())
-
-    def _nodes_alive(self) -> list[str]:
-        now = time.monotonic()
-        return [name for name, at in self._nodes.items() if now - at < 3 * self._tenure]
+        return self._counts.at_limit()
 
     def close(self) -> None:
         """Gives all partitions up, and leaves the group."""
@@ -188,7 +178,7 @@ class ClusterNode:
             time.sleep(_STEP_SECONDS)
         self._stop.set()
         for store in self.stores.all():  # could not be given up: another node claims it after its tenure
-            self._drop(store)
+            self._lose(store)
         self._end_threads()
         if self._membership is not None:
             self._membership.close()
@@ -295,19 +285,23 @@ class ClusterNode:
             while (left := claimed_at + self._tenure - time.monotonic()) > 0:
                 if self._stop.wait(left) or not place.wanted:
                     return  # this node left the group meanwhile: the next owner claims
-        owned = open_store(
-            Directory(path),
-            claimed,
-            topic,
-            tenure_seconds=self._tenure,
-            elapsed=elapsed,
-            pause=self._pause,
-            seed=self._seed,
-            settings=self._settings,
-            robots="errands",
-            addresses="errands",
-            output=True,
-        )
+        try:
+            owned = open_store(
+                Directory(path),
+                claimed,
+                topic,
+                tenure_seconds=self._tenure,
+                elapsed=elapsed,
+                pause=self._pause,
+                seed=self._seed,
+                settings=self._settings,
+                robots="errands",
+                addresses="errands",
+                output=True,
+            )
+        except ClaimLostError:
+            self._say_lost(number, claimed.after.epoch)
+            raise
         is_first = not claimed.before.epoch
         store = OwnStore(number, owned, rate_from=0 if is_first else elapsed() + SHARE_REST)
         try:
@@ -321,8 +315,10 @@ class ClusterNode:
         except (StoreFailedError, ClosedError):
             if store.holds():
                 raise
+            if owned.changelog.is_lost:
+                self._say_lost(number, owned.changelog.epoch)
             owned.drop()
-            return  # another node has claimed it meanwhile
+            return
         self.stores.add(store)
 
     def _claimed(self, number: int, path: str) -> tuple[Claimed, float]:
@@ -352,51 +348,59 @@ class ClusterNode:
         store = self.stores.get(number)
         if store is None:
             return
-        if not store.holds():
+        try:
+            if store.holds():
+                self._give_up(store)
+            else:
+                self._lose(store)
+        except (StoreFailedError, ClosedError):
+            if store.owned.changelog.is_held:
+                raise
             self._lose(store)
-            return
+
+    def _give_up(self, store: OwnStore) -> None:
+        """Gives a partition up when its requests have ended, unless this node should own it again meanwhile. Raises
+        StoreFailedError and ClosedError, also if its claim is lost meanwhile."""
         store.leaves = True
         end = time.monotonic() + NODE_LEAVE_SECONDS_MAX
         while store.leased and time.monotonic() < end and store.holds():
             self._watcher.wake()
             time.sleep(_STEP_SECONDS)
-            if self._places[number].wanted and not self._stop.is_set():
+            if self._places[store.number].wanted and not self._stop.is_set():
                 store.leaves = False  # it came back
                 return
-        try:
-            self._watcher.leaves(store)
-            self._links.note_received(store)
-            self._answering.note(store)
-            self.stores.remove(number)
-            if store.leased:
-                store.owned.drop()  # requests still run: the next owner waits for their leases
-                return
-            with contextlib.suppress(UnreachableError):  # the changelog has everything; it is only longer to read
-                store.owned.frontier.checkpoint()
-                self._upload(store)
-            store.owned.give_up()
-        except (StoreFailedError, ClosedError):
-            if store.holds():
-                raise
-            self._lose(store)
+        self._watcher.leaves(store)
+        self._links.note_received(store)
+        self._answering.note(store)
+        self.stores.remove(store.number)
+        if store.leased:
+            store.owned.drop()  # requests still run: the next owner waits for their leases
+            return
+        with contextlib.suppress(UnreachableError):  # the changelog has everything; it is only longer to read
+            store.owned.frontier.checkpoint()
+            self._snapshots.upload(store)
+        store.owned.give_up()
 
     def _lost_soon(self, number: int) -> None:
         """A call found that the claim of a partition is lost: `_arrange` drops it."""
         self._watcher.wake()
 
-    def _drop(self, store: OwnStore) -> None:
-        """Drops a store, and first the lines that it has not noted: as long as it is among the stores, the crawl asks
-        it before it notes lines."""
-        store.owned.changelog.abandon()
-        self._watcher.lost(store)
-        self.stores.remove(store.number)
-        store.owned.drop()
-
     def _lose(self, store: OwnStore) -> None:
-        if not store.owned.is_open:
-            return  # dropped at the end
-        self._drop(store)
-        self._watcher.say(f"another node owns partition {store.number} now")
+        """Drops a store, unless it is closed, and says if another node has claimed it. Its lines that are not noted are
+        dropped first: as long as it is among the stores, the crawl asks it before it notes lines."""
+        if store.owned.is_open:
+            store.owned.changelog.abandon()
+            self._watcher.lost(store)
+            self.stores.remove(store.number)
+            store.owned.drop()
+        if store.owned.changelog.is_lost:
+            self._say_lost(store.number, store.owned.changelog.epoch)
+
+    def _say_lost(self, number: int, epoch: int) -> None:
+        """Says that another node has claimed a partition, once for each claim of this node."""
+        if self._places[number].lost_epoch < epoch:
+            self._places[number].lost_epoch = epoch
+            self._watcher.say(f"another node owns partition {number} now")
 
     def _keep(self) -> None:
         """Appends to changelogs without a recent append, so that their tenure does not end."""
@@ -418,11 +422,6 @@ class ClusterNode:
         else:
             self._stop.wait(2 * _STEP_SECONDS)
 
-    def _applied(self, number: int) -> int:
-        """Returns the offset up to which a partition has received links, by its last message."""
-        known = self._partition_counts.get(number)
-        return 0 if known is None else known.received
-
     # -- counts -------------------------------------------------------------------------------------------------------
 
     def _count(self) -> None:
@@ -431,7 +430,7 @@ class ClusterNode:
         counts = []
         for store in self.stores.all():
             with self.stores.may_be_lost(store):
-                counts.append(self._counts_of(store))
+                counts.append(counts_of(store, self._links.received(store.number)))
         self._brokers.records("words").send(self._word(counts)).offset()
         self._judge_end()
 
@@ -448,30 +447,10 @@ class ClusterNode:
         self._round += 1
         return msgspec.json.encode(NodeMessage(self.name, wall(), self._round, counts, self._address, ended))
 
-    def _counts_of(self, store: OwnStore) -> PartitionCounts:
-        statistics: dict[str, Any] = store.frontier._tallies()
-        flat = {**statistics, **statistics["urls"]}
-        numbers = {name: int(flat.get(name, 0)) for name in COUNTED}
-        # A store at the limit has requests in flight as long as it has leases of any owner.
-        at_limit = store.at_limit and store.pages_left < 1 and not numbers["leased"]
-        finished = (at_limit or bool(store.frontier.finished())) and not store.leased and not numbers["in_transit"]
-        numbers[AT_LIMIT] = int(at_limit)
-        received = self._links.received(store.number)
-        return PartitionCounts(
-            store.number, store.owned.changelog.epoch, received, finished, numbers, store.heard_noted
-        )
-
-    def _hear(self, message: NodeMessage) -> None:
-        self._nodes[message.node] = time.monotonic()
-        for one in message.counts:
-            known = self._partition_counts.get(one.partition)
-            if known is None or one.epoch >= known.epoch:
-                self._partition_counts[one.partition] = one
-
     def _judge_end(self) -> None:
         """The crawl is over if two counts in a row over all partitions are equal and show nothing to do. A node that
         serves goes on when URLs arrive later."""
-        total, before = self._sum_at_end(), self._last_sum
+        total, before = self._counts.at_end(self._ends_of_links), self._last_sum
         self._last_sum = total
         if total and total == before and not self.stores.is_finished:
             self.stores.is_finished = True
@@ -479,16 +458,8 @@ class ClusterNode:
         elif not total and self._serves:
             self.stores.is_finished = False
 
-    def _sum_at_end(self) -> tuple[object, ...]:
-        """Returns the counts of all partitions; nothing if they show work, or nothing was added yet."""
-        newest = [self._partition_counts.get(number) for number in range(self.manifest.partitions)]
-        found = [one for one in newest if one is not None and one.finished]
-        if len(found) < len(newest) or not any(one.numbers["accepted"] for one in found):
-            return ()
-        ends = self._brokers.ends("urls", range(self.manifest.partitions))
-        if any(one.received < ends[one.partition] for one in found):
-            return ()
-        return tuple((one.epoch, one.received, *one.numbers.values()) for one in found)
+    def _ends_of_links(self) -> Mapping[int, int]:
+        return self._brokers.ends("urls", range(self.manifest.partitions))
 
     # -- snapshots ----------------------------------------------------------------------------------------------------
 
@@ -497,53 +468,12 @@ class ClusterNode:
         for store in self.stores.all():
             with self.stores.may_be_lost(store):
                 self._answering.note_sometimes(store)
-                self._upload(store)
+                self._snapshots.upload(store)
                 self._links.trim(store.number)
         self._trim_words()
 
     def _trim_words(self) -> None:
         """Deletes old records of `words`: the owner of the first partition does this, when all partitions are known."""
-        newest = [self._partition_counts.get(number) for number in range(self.manifest.partitions)]
-        known = [one.heard for one in newest if one is not None]
-        if self.stores.get(0) is not None and len(known) == len(newest):
-            self._answering.trim(min(known))
-
-    def _upload(self, store: OwnStore) -> None:
-        """Uploads the newest checkpoint of a store, unless it is uploaded."""
-        place = self._places[store.number]
-        start = int(store.frontier.statistics()["checkpoint"]["start_lsn"])
-        if start == place.snapshot_lsn or not start:
-            return
-        # Frames with lines that are not sealed are necessary, too: the next owner puts their pages back.
-        kept_after = store.frontier._log_kept_after()
-        store.owned.changelog.settle()  # the notes of sealed lines count
-        counting = store.owned.changelog.mark(kept_after)
-        if counting.lsn > kept_after:
-            return
-        path = os.path.join(self._directory, f"{store.number:04d}")
-        files = Directory(path)
-        try:
-            done = upload(
-                files,
-                self._objects_of(store.number),
-                store=bytes.fromhex(self.manifest.partition(store.number).store),
-                counting=counting,
-                start_lsn=start,
-                kept_after=min(start, kept_after),
-            )
-        finally:
-            files.close()
-        if done is not None:
-            before, place.snapshot_lsn, place.snapshot_position = place.snapshot_position, start, done.position
-            if before:  # a node that claims now may begin at the snapshot before this one: its frames stay
-                self._brokers.trim("facts", store.number, before)
-            self._delete_snapshots(store.number)
-
-    def _delete_snapshots(self, number: int) -> None:
-        """Deletes the old snapshots of a partition. The crawl continues if that is not possible."""
-        try:
-            delete_old(self._objects_of(number))
-        except (SettingsError, DamagedStoreError) as error:
-            if error.facts != self._not_deleted:
-                self._not_deleted = error.facts
-                self._watcher.say(f"old snapshots are not deleted: {error.facts}")
+        heard = self._counts.heard()
+        if self.stores.get(0) is not None and heard is not None:
+            self._answering.trim(heard)

@@ -1,6 +1,6 @@
 """Snapshots: the newest checkpoint of a partition and its runs as objects, and the place in the changelog after them.
 
-An object is never changed, and its name has the epoch of its owner. The list of a snapshot is written last, so a
+An object is never changed, and its name has the epoch and the LSN at which its snapshot starts. The list of a snapshot is written last, so a
 snapshot whose list is there is whole. A node that claims a partition without its directory makes it of a snapshot and
 of the frames after it.
 """
@@ -20,7 +20,8 @@ from outrider.limits import SNAPSHOT_PIECE_BYTES
 from outrider.storage.checkpoint import checkpoint_name, newest_checkpoint
 from outrider.storage.files import Files, replace_in_pieces
 
-_LISTS = "snapshots/"
+_LISTS: Final = "snapshots/"
+_FILES: Final = "files/"
 SNAPSHOTS_KEPT: Final = 2
 """The newest ones: a node that claims may have read the list of the one before the newest."""
 
@@ -87,23 +88,41 @@ def newest_snapshot(objects: Objects) -> Snapshot | None:
 
 
 def delete_old(objects: Objects) -> int:
-    """Deletes the snapshots that have two newer ones, and their objects that these do not have. Returns how many.
+    """Deletes the snapshots that have two newer ones, and each object that neither of these two has and that was made
+    for an older one. Returns how many snapshots.
 
-    The list of a snapshot is deleted last, so the next call finishes an interrupted one. An object without a list is
-    left: it may be of an unfinished upload. Raises DamagedStoreError, SettingsError, UnreachableError.
+    So objects of an interrupted upload are deleted, too, when two newer snapshots are there. If their upload goes on
+    after that, its snapshot is an old one, which nobody reads. Raises DamagedStoreError, SettingsError,
+    UnreachableError.
     """
     names = objects.names(_LISTS)
     old, kept = names[:-SNAPSHOTS_KEPT], names[-SNAPSHOTS_KEPT:]
+    if len(kept) < SNAPSHOTS_KEPT:
+        return 0
     try:
-        needed = {one.object for name in kept for one in _list_of(objects, name).files} if old else set()
-        for name in old:
-            for one in _list_of(objects, name).files:
-                if one.object not in needed:
-                    objects.remove(one.object)
-            objects.remove(name)
+        needed = {one.object for name in kept for one in _list_of(objects, name).files}
     except FileNotFoundError:
         return 0  # another node owns the partition, and deletes
+    for name in old:
+        objects.remove(name)
+    oldest = _order_of_list(kept[0])
+    for name in objects.names(_FILES):
+        if name not in needed and _order_of_object(name) < oldest:
+            objects.remove(name)
     return len(old)
+
+
+def _order_of_list(name: str) -> tuple[str, str]:
+    """Returns the LSN and the epoch at which a snapshot starts, as digits of one width. The names of lists have this
+    order."""
+    start, _, epoch = name.removeprefix(_LISTS).removesuffix(".json").partition("-")
+    return start, epoch
+
+
+def _order_of_object(name: str) -> tuple[str, str]:
+    """Returns the same of the snapshot for which an object was made."""
+    epoch, _, rest = name.removeprefix(_FILES).partition("/")
+    return rest.partition("/")[0], epoch
 
 
 def _list_of(objects: Objects, name: str) -> Snapshot:
@@ -134,7 +153,7 @@ def upload(
             size, crc = _measured(files, name)
             found = there.get((name, size, crc))
             if found is None:
-                found = SnapshotFile(name, f"files/{counting.epoch:016x}/{start_lsn:016x}/{name}", size, crc)
+                found = SnapshotFile(name, f"{_FILES}{counting.epoch:016x}/{start_lsn:016x}/{name}", size, crc)
                 objects.put(found.object, _pieces(files, name))
         except FileNotFoundError:
             return None  # a merge has replaced the run
