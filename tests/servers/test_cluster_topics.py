@@ -1,15 +1,23 @@
-"""Topics with settings that would lose or refuse records are found before a node joins."""
+"""Topics with settings that would lose or refuse records are found before a node joins, and if nodes claim one
+partition at once, each epoch has one owner."""
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+
 import pytest
 
+from outrider.cluster.counting import Counting
 from outrider.cluster.description import read_cluster_file
 from outrider.cluster.kafka import Brokers
-from outrider.errors import SettingsError
+from outrider.cluster.owning import Partition, claim
+from outrider.errors import ClaimRefusedError, SettingsError
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(120)]
 PARTITIONS = 2
+NODES, ROUNDS = 3, 20
 
 
 @pytest.fixture
@@ -45,3 +53,36 @@ def test_a_topic_that_drops_or_refuses_records_is_named_with_the_command_that_me
             brokers.check_topics(PARTITIONS)
         altered(brokers, which, **dict([name.replace(".", "_").split("=")]))
     brokers.check_topics(PARTITIONS)
+
+
+def test_each_epoch_has_one_owner_when_three_nodes_claim_a_partition_at_once(brokers):
+    partition = Partition(0, PARTITIONS, b"c" * 16, (bytes(16), bytes(range(16))), "2026-01-01T00:00:00Z")
+    begin, refused = threading.Barrier(NODES), []
+
+    def claims(name):
+        owned = []
+        with closing(Brokers(brokers.file, client=name)) as own:
+            for turn in range(ROUNDS):
+                begin.wait(60)
+                mark = f"{name}.{turn}"
+                try:
+                    found = claim(own.changelog(0), partition, None, node=name, mark=mark, pause=lambda: None)
+                    owned.append((found.after.epoch, mark))
+                except ClaimRefusedError:
+                    refused.append(mark)
+        return owned
+
+    with ThreadPoolExecutor(NODES) as pool:
+        told = [one for owned in pool.map(claims, ["a", "b", "c"]) for one in owned]
+    counting, counted, offset = Counting(), [], 0
+    while records := brokers.changelog(0).read(offset):
+        for offset, record in records:
+            epoch = counting.epoch
+            counting.take(offset, record)
+            counted += [(counting.epoch, counting.claim.mark)] if counting.epoch != epoch else []
+        offset += 1
+    assert set(told) <= set(counted)  # a claim after which another one came is refused, too
+    assert len(told) == len({epoch for epoch, _ in told})
+    assert [epoch for epoch, _ in counted] == list(range(1, len(counted) + 1))
+    assert NODES * ROUNDS == len(told) + len(refused)
+    assert len(refused) > ROUNDS

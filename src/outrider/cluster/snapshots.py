@@ -1,8 +1,8 @@
 """Snapshots: the newest checkpoint of a partition and its runs as objects, and the place in the changelog after them.
 
-An object is never changed, and its name has the epoch and the LSN at which its snapshot starts. The list of a snapshot is written last, so a
-snapshot whose list is there is whole. A node that claims a partition without its directory makes it of a snapshot and
-of the frames after it.
+An object is never changed, and its name has the epoch and the LSN at which its snapshot starts. The list of a snapshot
+is written last, so a snapshot whose list is there is whole. A node that claims a partition without its directory makes
+it of a snapshot and of the frames after it.
 """
 
 from __future__ import annotations

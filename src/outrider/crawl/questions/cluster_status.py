@@ -9,9 +9,9 @@ from typing import Any, Final
 import msgspec
 
 from outrider.clock import Instant, rfc3339, wall
+from outrider.cluster.crawl_counts import COUNTED
 from outrider.cluster.description import ClusterManifest, read_cluster_file
 from outrider.cluster.kafka import Brokers
-from outrider.cluster.crawl_counts import COUNTED
 from outrider.cluster.words import NodeMessage, PartitionCounts
 from outrider.crawl.output.cluster_objects import ClusterObjects, read_manifest
 from outrider.crawl.output.summary import counted
