@@ -32,6 +32,7 @@ BENCHES = (
     "archives",
     "destinations",
     "crawl",
+    "builds",
     "work",
     "polite",
     "revisits",

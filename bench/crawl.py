@@ -88,8 +88,15 @@ def tables() -> list[Table]:
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def ours(web: BenchWeb, output: Path, *more: str | Path, parts: Path | None = None, program: str = KEPT) -> Crawl:
-    """Runs one crawl of our own. parts: a file for the CPU seconds of its parts."""
+def ours(
+    web: BenchWeb,
+    output: Path,
+    *more: str | Path,
+    parts: Path | None = None,
+    program: str = KEPT,
+    source: Path = ROOT / "src",
+) -> Crawl:
+    """Runs one crawl of our own. parts: a file for the CPU seconds of its parts. source: the build that crawls."""
     command: list[str | Path] = [sys.executable]
     if parts is not None:
         command += ["-m", "bench.parts", parts]
@@ -97,7 +104,7 @@ def ours(web: BenchWeb, output: Path, *more: str | Path, parts: Path | None = No
         command += ["-c", program]
     command += ["crawl", f"@{web.seeds}", "-o", output, "--hosts", web.hosts, "--concurrency", str(CONCURRENCY)]
     command += ["--delay", "0", "--delay-factor", "0", "--progress", "none", *more]
-    crawl = _crawl("outrider", web, command, {"PYTHONPATH": str(ROOT)})
+    crawl = _crawl("outrider", web, command, {"PYTHONPATH": f"{source}{os.pathsep}{ROOT}"})
     shutil.rmtree(output, ignore_errors=True)
     return crawl
 

@@ -125,15 +125,21 @@ class Nodes:
         assert [] == judge(self.served.log_file, delay=DELAY).breaches
         return self.repeated()
 
-    def exported(self):
-        """Waits until all nodes have ended, and returns the exported pages: each reachable one is there once, and no
-        gap was broken. For rows with a node whose own lines do not count."""
-        self.until(lambda: all(process.poll() is not None for process in self.running.values()))
-        assert {0} == {process.returncode for process in self.running.values()}
+    def export(self):
+        """Returns the exported pages."""
         pages = self.folder / "all.jsonl"
         words = command("export", self.file, "--what", "pages", "--to", pages)
         assert 0 == subprocess.run(words, env=self.environment, timeout=60, check=False).returncode
         found = lines(pages)
+        pages.unlink()
+        return found
+
+    def exported(self, code=0):
+        """Waits until all nodes have ended with this exit code, and returns the exported pages: each reachable one is
+        there once, and no gap was broken. For rows with a node whose own lines do not count."""
+        self.until(lambda: all(process.poll() is not None for process in self.running.values()))
+        assert {code} == {process.returncode for process in self.running.values()}
+        found = self.export()
         fetched = Counter(line["url"] for line in found)
         assert self.served.web.must_fetch() <= set(fetched)
         assert {1} == set(fetched.values())

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import time
 
@@ -277,5 +278,26 @@ def test_a_limit_of_pages_is_kept_exactly_by_all_nodes(kafka, served, tmp_path):
         nodes.until(lambda: all(process.poll() is not None for process in nodes.running.values()))
         assert {3} == {process.returncode for process in nodes.running.values()}
         assert 120 == sum(nodes.length(name) for name in "ab")
+    finally:
+        nodes.end()
+
+
+def test_pages_that_wait_for_their_next_visit_are_fetched_again_after_a_lost_disk(kafka, served, tmp_path):
+    nodes = Nodes(tmp_path, kafka, served, options=("--revisit", "halving"))
+    try:
+        nodes.start("b")
+        nodes.until(lambda: nodes.has_partitions("b"))
+        nodes.start("a", f"@{served.seeds_file}")
+        nodes.begin("b")
+        dead = nodes.running.pop("b")
+        dead.kill()
+        dead.wait()
+        repeated_max = nodes.given_up_max("b")
+        shutil.rmtree(nodes.folder / "b")
+        nodes.until(lambda: served.web.must_fetch() <= {line["url"] for line in nodes.export()})
+        assert nodes.running["a"].poll() is None  # such a crawl does not end
+        nodes.running["a"].send_signal(signal.SIGTERM)
+        nodes.exported(code=4)
+        assert 0 < nodes.repeated() <= repeated_max
     finally:
         nodes.end()

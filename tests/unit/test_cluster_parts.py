@@ -4,6 +4,7 @@ one frontier."""
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
@@ -19,9 +20,11 @@ from outrider.cluster.node import ClusterNode
 from outrider.cluster.page_shares import PageShares
 from outrider.cluster.stores import OwnStore, OwnStores
 from outrider.cluster.written_places import OutputOwner, Places
+from outrider.crawl.cluster_run import refuse_in_clusters
+from outrider.crawl.setup.options import CrawlOptions
 from outrider.errors import ClosedError, DamagedStoreError, ForeignStoreError, NamedPathError, SettingsError
 from outrider.journey import Code, Link, Settled, State
-from outrider.limits import CHANGELOG_RECORD_BYTES_MAX, SLOTS, TOKEN_BITS
+from outrider.limits import CHANGELOG_RECORD_BYTES_MAX, MICROSECONDS, SLOTS, TOKEN_BITS
 from outrider.storage.memory import MemoryFiles
 from outrider.url import UrlBatch
 
@@ -307,6 +310,52 @@ def test_pages_that_are_put_back_are_fetched_without_validators(several):
     (again,) = store.frontier.lease(1)
     assert (url, None, None, None) == (again.url, again.etag, again.last_modified, again.digest)
     assert again.token != lease.token
+
+
+@pytest.mark.parametrize("rule", ["adaptive", "halving", "nutch"])
+@pytest.mark.parametrize("is_due", [False, True])
+def test_pages_that_wait_for_their_next_visit_are_put_back_without_validators(rule, is_due):
+    at, files = [10**15], MemoryFiles()
+    how = {"clock": lambda: at[0], "robots": "caller", "settings": {"delay": 0.0, "delay_factor": 0.0, "revisit": rule}}
+    url = "http://site.test/"
+    with Frontier.open(files, **how) as frontier:
+        frontier.discover([url])
+        (lease,) = frontier.lease(1)
+        frontier.report([lease.done(seconds=0.0, etag='"1"', digest=b"d" * 20)])
+        due = frontier.status(url).due
+        assert due > at[0]
+        at[0] = due + MICROSECONDS if is_due else at[0]
+        assert 1 == frontier._put_back([url])
+    with Frontier.open(files, **how) as frontier:
+        (again,) = frontier.lease(1)
+        assert (url, None, None) == (again.url, again.etag, again.digest)
+        assert 0 == frontier._put_back([url])  # it is fetched already
+        frontier.report([again.done(seconds=0.0, etag='"2"', digest=b"e" * 20)])
+        assert frontier.status(url).due > due - MICROSECONDS
+        assert frontier.verify().ok
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("tdmrep", True, "the next owner"),
+        ("catalog", "sqlite:x", "when it has ended"),
+        ("discovery_share", 0.5, "shares of the rate"),
+        ("revisit", "optimal", "use adaptive, halving, nutch"),
+        ("revisit", "module:function", "use adaptive, halving, nutch"),
+    ],
+)
+def test_options_that_a_node_cannot_keep_are_refused_wherever_they_are_set(name, value, words):
+    options = SimpleNamespace(**{"revisit": None, name: value})
+    with pytest.raises(SettingsError, match=f"--{name.replace('_', '-')} .*{words}"):
+        refuse_in_clusters({name: value}, options)
+    with pytest.raises(SettingsError, match=f"{name} .of OUTRIDER_{name.upper()} .*{words}"):
+        refuse_in_clusters({}, options)
+
+
+def test_rules_with_intervals_of_their_own_are_kept_by_nodes():
+    for rule in ("adaptive", "halving", "nutch"):
+        refuse_in_clusters({"revisit": rule}, CrawlOptions(output="x", revisit=rule, rate=5.0))
 
 
 def test_a_link_of_another_partition_is_judged_by_its_own_scope_and_sent_once():

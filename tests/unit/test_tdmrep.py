@@ -176,6 +176,6 @@ def test_workers_and_nodes_refuse_the_option_with_a_reason():
     from outrider.crawl.run import remote_run
 
     with pytest.raises(SettingsError, match="--tdmrep and --cluster cannot be used together"):
-        cluster_run.refuse_in_clusters({"tdmrep": True})
+        cluster_run.refuse_in_clusters({"tdmrep": True}, CrawlOptions(output="x", tdmrep=True))
     with pytest.raises(SettingsError, match="OUTRIDER_TDMREP is set, but workers do not share"):
         remote_run._refuse_destinations(CrawlOptions(output="x", tdmrep=True), {"tdmrep": True})

@@ -46,12 +46,22 @@ from outrider.crawl.setup.directory import (
     take_pending,
     write_settings,
 )
-from outrider.crawl.setup.options import CrawlOptions, SettingsFile, as_toml, from_environment, permitting, resolved
+from outrider.crawl.setup.options import (
+    SETTINGS_FILE,
+    CrawlOptions,
+    SettingsFile,
+    as_toml,
+    from_environment,
+    permitting,
+    resolved,
+)
 from outrider.crawl.setup.seeds import BadSeeds, loopback_of, placed, read_hosts, read_seeds, require_contact
 from outrider.crawl.setup.version import version
 from outrider.errors import NamedPathError, SettingsError
 from outrider.fetch.addresses import AddressGuard
 from outrider.fetch.downloader import Downloader
+from outrider.frontier.policy.revisit_plan import NAMES as REVISIT_RULES
+from outrider.frontier.policy.revisit_plan import NEEDS_RATE
 from outrider.frontier.verbs.census import ScheduleCounts
 from outrider.install_hints import install_command
 from outrider.journey import Link
@@ -481,7 +491,6 @@ def crawl_in_cluster(
     """Runs a node of a cluster, with these seeds. Raises SettingsError, InvalidUrlError, StoreError and
     UnreachableError."""
     file = read_cluster_file(file_path)
-    refuse_in_clusters(flags)
     output = flags.get("output")
     if not output:
         raise SettingsError("output is missing: name the directory of this node with -o")
@@ -493,6 +502,7 @@ def crawl_in_cluster(
     if os.path.lexists(path):
         kept = kept_settings(path)
     options = resolved({**flags, "output": path}, from_environment(os.environ), kept.options, path)
+    refuse_in_clusters(flags, options)
     for line in faults.lines():
         say(line)
     hosts = read_hosts(options.hosts)
@@ -510,12 +520,25 @@ _NOT_IN_CLUSTERS: Final = {
     "anew": "a node continues what the cluster has",
     "catalog": "a node does not fill a catalog yet: use `outrider catalog` when it has ended",
     "tdmrep": "a node does not give the files that it read to the next owner of a partition",
-    "revisit": "revisits are not built for clusters yet",
+    "discovery_share": "each node has shares of the rate, and uses them for new and known pages alike",
 }
+_CLUSTER_RULES: Final = tuple(name for name in REVISIT_RULES if name not in NEEDS_RATE)
 
 
-def refuse_in_clusters(flags: Mapping[str, Any]) -> None:
-    """Raises SettingsError for an option that a node cannot keep."""
+def refuse_in_clusters(flags: Mapping[str, Any], options: CrawlOptions) -> None:
+    """Raises SettingsError for an option that a node cannot keep, also of the environment or of its directory."""
     for name, reason in _NOT_IN_CLUSTERS.items():
-        if flags.get(name):
-            raise SettingsError(f"--{name.replace('_', '-')} and --cluster cannot be used together: {reason}")
+        if flags.get(name) or getattr(options, name, None):
+            raise SettingsError(f"{_place_of(name, flags)} and --cluster cannot be used together: {reason}")
+    if options.revisit is not None and options.revisit not in _CLUSTER_RULES:
+        raise SettingsError(
+            f"{_place_of('revisit', flags)} {options.revisit!r:.80}: a node has no budget of its own for a rule, and "
+            f"functions are not called; with --cluster, use {', '.join(_CLUSTER_RULES)}"
+        )
+
+
+def _place_of(name: str, flags: Mapping[str, Any]) -> str:
+    """Returns the words for an option: its flag, or where else it may be set."""
+    if name in flags:
+        return f"--{name.replace('_', '-')}"
+    return f"{name} (of OUTRIDER_{name.upper()} or of the {SETTINGS_FILE} of this node)"

@@ -161,9 +161,9 @@ def serve_in_cluster(
     directory: None for one with the name of the cluster. The other arguments are those of `http_server.serve`. Raises
     SettingsError, StoreError and UnreachableError.
     """
-    refuse_in_clusters(flags)
     path = os.path.abspath(os.path.expanduser(directory or read_cluster_file(file_path).name))
     options = settings_of(path, {**flags, "output": path})
+    refuse_in_clusters(flags, options)
     hosts = read_hosts(options.hosts)
     with contextlib.ExitStack() as held:
         listener = held.enter_context(bound(listening))

@@ -207,13 +207,15 @@ class SingleUrls(Part):
         return _answers(mask, states)
 
     def put_back(self, urls: Sequence[str], now: Instant) -> int:
-        """Queues done or gone pages again as if they had not been fetched: without validators, because what they
-        confirm is lost. Returns how many."""
+        """Queues done or gone pages again as if they had not been fetched, and those that wait for their next visit by
+        a rule: without validators, because what they confirm is lost. Returns how many."""
         row, now = self._begin(None, now)
         _, found = self.found(list(urls), row)
         states = self.states_of(found)
+        planned = (found.heads["state"] == WAITING) & (found.heads["reason"] == Reason.PLANNED) & (states != LEASED)
         rows = last_of_each(found.heads["order"])
-        cards, old = self.tables.urls.take_out(found.take(rows[(states[rows] == DONE) | (states[rows] == GONE)]))
+        rows = rows[(states[rows] == DONE) | (states[rows] == GONE) | planned[rows]]
+        cards, old = self.tables.urls.take_out(found.take(rows))
         draft = self._core.draft(now)
         for place, state in enumerate(old.tolist()):
             record = CardRecord.of(cards, place)
