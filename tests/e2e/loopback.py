@@ -33,6 +33,7 @@ class Site(http.server.ThreadingHTTPServer):
     that each target was last requested with."""
 
     daemon_threads = True
+    request_queue_size = 128  # connections that wait; the default is 5, and others would come a second later
 
     def __init__(self, answer: Callable[[str, str], Answer], host: str) -> None:
         self.requests: list[tuple[str, float]] = []

@@ -12,6 +12,7 @@ from typing import ClassVar
 
 import scrapy
 import scrapy.spiders
+from scrapy.core.scraper import Scraper
 from scrapy.crawler import AsyncCrawlerProcess
 from scrapy.linkextractors import LinkExtractor
 from scrapy.spiders import Rule
@@ -57,6 +58,18 @@ class Lambda(Spider):
         for link in response.css("a::attr(href)").getall():
             yield response.follow(link, callback=lambda one: [{"url": one.url}])
             yield response.follow(link + "?meta", callback=self.parse, meta={"made": print})
+
+
+@spider
+class Large(Spider):
+    """A request that is larger than what can be stored."""
+
+    name = "large"
+
+    def parse(self, response):
+        yield {"url": response.url}
+        if response.url.endswith("/"):
+            yield response.follow("/1", meta={"text": "x" * 1_000_000})
 
 
 @spider
@@ -150,6 +163,19 @@ class Member(scrapy.Spider):
         yield {"url": response.url.partition("?")[0], "file_urls": [response.urljoin("/file/1")]}
 
 
+@spider
+class Gallery(Spider):
+    """Each page has a file, which a pipeline downloads without the scheduler."""
+
+    name = "gallery"
+    custom_settings: ClassVar = {"ITEM_PIPELINES": {"scrapy.pipelines.files.FilesPipeline": 1}}
+
+    def parse(self, response):
+        yield {"url": response.url, "file_urls": [response.url.rstrip("/") + "/file"]}
+        for link in response.css("a::attr(href)").getall():
+            yield response.follow(link)
+
+
 class SlowPipeline:
     def process_item(self, item):
         open(item["mark"], "w").close() if "mark" in item else None
@@ -171,6 +197,21 @@ class Slow(Spider):
 SPIDERS["slow"], SPIDERS["plain"] = Slow, Plain
 
 
+class WrittenPipeline:
+    """Writes each item to the file of the setting WRITTEN, at once, as docs/howto/scrapy.md recommends."""
+
+    @classmethod
+    def from_crawler(cls, crawler):
+        pipeline = cls()
+        pipeline.path = crawler.settings["WRITTEN"]
+        return pipeline
+
+    def process_item(self, item):
+        with open(self.path, "a", encoding="utf-8") as file:
+            file.write(json.dumps(item) + "\n")
+        return item
+
+
 class PathFingerprinter:
     """Requests with the same path are the same."""
 
@@ -178,7 +219,19 @@ class PathFingerprinter:
         return request.url.partition("?")[0].encode()
 
 
+def be_old():
+    scrapy.version_info, scrapy.__version__ = (2, 17, 0), "2.17.0"
+
+
+def be_changed():
+    del Scraper._process_spidermw_output_async
+
+
+SCRAPY = {"old": be_old, "changed": be_changed}
+"""Versions of Scrapy that have not what the scheduler needs."""
+
 OURS = {
+    "written": {"ITEM_PIPELINES": {WrittenPipeline: 1}},
     "path_fingerprints": {"REQUEST_FINGERPRINTER_CLASS": PathFingerprinter},
     "member": {
         "REQUEST_FINGERPRINTER_CLASS": PathFingerprinter,
@@ -200,6 +253,7 @@ if __name__ == "__main__":
         **json.loads(told),
     }
     scheduler.INTEGRATION_PATIENCE_SECONDS = settings.pop("patience", 60.0)
+    SCRAPY.get(settings.pop("scrapy", ""), lambda: None)()
     settings |= OURS.get(settings.pop("ours", ""), {})
     process = AsyncCrawlerProcess(settings)
     crawler = process.create_crawler(SPIDERS[name])

@@ -15,6 +15,7 @@ from e2e.loopback import MISSING, Answer, site
 from servers.trees import asked, gaps, tree
 
 HERE = Path(__file__).parent
+END_SECONDS_MAX = 400.0
 IN_FLIGHT = 10  # the concurrency of crawlers.py
 
 CASES = {
@@ -67,19 +68,23 @@ def run(start):
     """Runs a crawler to its end: its counts."""
 
     def done(root, place=None, **settings):
-        out, log = start(root, place, **settings).communicate(timeout=100)
+        out, log = start(root, place, **settings).communicate(timeout=END_SECONDS_MAX)
         assert out, log
         return json.loads(out)
 
     return done
 
 
-def test_a_killed_crawler_continues_and_gets_all_pages(start, run, tmp_path):
-    pages, fast = 150, {"delay_seconds": 0.0, "requests_per_host": IN_FLIGHT}
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(
+    ("pages", "kills"), [(150, (30, 70)), pytest.param(3_000, (750, 1_500), marks=pytest.mark.long)]
+)
+def test_a_killed_crawler_continues_and_gets_all_pages(start, run, tmp_path, pages, kills):
+    fast = {"delay_seconds": 0.0, "requests_per_host": IN_FLIGHT}
     with site(tree(pages)) as web:
-        for least in (30, 70):
+        for least in kills:
             process = start(web.root, **fast)
-            wait_for(lambda least=least: len(web.requests) >= least)
+            wait_for(lambda least=least: len(web.requests) >= least, seconds=END_SECONDS_MAX)
             process.send_signal(signal.SIGKILL)
             process.wait()
         before = len(web.requests)
@@ -88,6 +93,7 @@ def test_a_killed_crawler_continues_and_gets_all_pages(start, run, tmp_path):
         assert 0 == run(web.root, **fast)["pages"]
     assert {"/", *(f"/{number}" for number in range(1, pages))} == set(found)
     assert before < pages
+    print(f"{found.total() - pages} pages fetched again")
     assert found.total() <= pages + 2 * IN_FLIGHT
     assert {"failed": 0, "finished": True, "handled": pages} == {
         name: counts[name] for name in counts if name != "pages"

@@ -163,6 +163,11 @@ class _Settings:
         limits how many of them are sent at once."""
         return 1 if self.delay or self.address is not None else min(self.ahead, 4 * self.per_domain)
 
+    @property
+    def per_host(self) -> int:
+        """How many leases of one host are open at once. A slow page uses one of them; the others go on."""
+        return max(self.per_domain, self.per_queue)
+
     @classmethod
     def of(cls, settings: Any) -> _Settings:
         """Raises SettingsError for settings that contradict each other."""
@@ -293,8 +298,8 @@ class Scheduler(BaseScheduler):  # type: ignore[misc]  # as above
                 kind = type(self._fingerprinter)
                 check_identity(Path(told.directory), name, f"{kind.__module__}.{kind.__qualname__}")
             frontier.make_crawl(self._crawl, unique="caller", order="lifo")
-            if told.per_domain > 1 and (told.delay or told.address is not None):
-                frontier.set_limit(told.per_domain, crawl=self._crawl)
+            if told.per_host > 1:
+                frontier.set_limit(told.per_host, crawl=self._crawl)
             if told.address is not None and told.delay:
                 frontier.set_delay(told.delay, crawl=self._crawl)
         except BaseException:
@@ -384,10 +389,12 @@ class Scheduler(BaseScheduler):  # type: ignore[misc]  # as above
                 self._sent[request] = _Sent(None)
                 self._counts("dequeued", "memory")
                 return self._handed_out(request)
-            if self._engine is None and not store.ready:
-                self._write_alone(store)
             # A kill fetches again what is not stored, so this is limited like what is sent.
-            lease = store.take() if store.unstored < self.settings.unstored_max else None
+            is_full = store.unstored >= self.settings.unstored_max
+            if self._engine is None and (is_full or not store.ready):
+                self._write_alone(store)
+                is_full = False
+            lease = None if is_full else store.take()
             if lease is None:
                 return None
             request = self._request_of(lease)
