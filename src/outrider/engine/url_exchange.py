@@ -219,6 +219,18 @@ class UrlExchange:
             if after is None:
                 return
 
+    def own_crawls(self) -> list[str]:
+        """The crawls by unique keys, also those without a queue. Its cost does not depend on the number of queues."""
+        frontier = self._frontier
+        with frontier._alone():
+            frontier._check()
+            crawls = frontier._machine.tables.crawls
+            return sorted(
+                name
+                for name, row in crawls.rows.items()
+                if row in crawls.callers and crawls.states[row] != CrawlState.DELETED
+            )
+
     def crawls(self) -> list[str]:
         """The crawls by unique keys that have a queue."""
 

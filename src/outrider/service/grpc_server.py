@@ -460,7 +460,7 @@ class GrpcServer:
             return [str(request["crawlID"]).strip() or DEFAULT_CRAWL]
         if request.get("key"):
             return [DEFAULT_CRAWL]
-        crawls = self._exchange.crawls()
+        crawls = self._exchange.own_crawls()
         # Crawls take turns at being first.
         first = self.counts["get_calls"] % len(crawls) if crawls else 0
         return crawls[first:] + crawls[:first]

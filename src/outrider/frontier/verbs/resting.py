@@ -57,7 +57,9 @@ class Resting(Part):
         np.fmax.at(longest, places, lasted)
         np.maximum.at(latest, places, ended)
         # What is over and is said again without a value is no news.
-        news = ~np.isin(each, np.array(list(self.tables.hosts.rested.ends), np.uint64)) | (longest > 0) | (latest >= 0)
+        ends = self.tables.hosts.rested.ends_of(each)
+        news = (longest > 0) | (latest >= 0)
+        news |= True if ends is None else ends == NOT_OVER
         rows = [row for row in np.flatnonzero(is_open & news).tolist() if _has_turn(errands.get(row))]
         if rows:
             draft = self._core.draft(now)
