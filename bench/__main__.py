@@ -50,7 +50,8 @@ def main(arguments: list[str] | None = None) -> int:
         "--queues",
         type=_sizes,
         metavar="N,N",
-        help="frontier: sizes instead of 10000,100000,1000000; 10000000 needs half an hour and some 10 GB",
+        help="frontier: sizes instead of 10000,100000,1000000; 10000000 needs half an hour and some 10 GB; service: "
+        "instead of 10000,100000",
     )
     parser.add_argument(
         "--drawn",
@@ -76,6 +77,7 @@ def main(arguments: list[str] | None = None) -> int:
         "cold": {"hosts": given.hosts},
         "scale": {"keys": given.keys},
         "looks": {"hosts": given.hosts},
+        "service": {"queues": given.queues},
         "frontier": {"quick": given.quick, "queues": given.queues, "drawn": given.drawn},
     }
     unknown = set(given.names) - set(BENCHES)

@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from bench.measuring import CACHE, ROOT, cpu_seconds_of_process, run
-from bench.service import SETTINGS, served
+from bench.service import SETTINGS
+from bench.serving import served
 from bench.tables import Table, middle, quantile
 from outrider import Frontier
 from outrider.crawl.questions.crawl_queries import LOOKS

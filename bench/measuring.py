@@ -186,8 +186,13 @@ class Spent:
 
 def resident_bytes() -> int:
     """Returns the resident memory of this process, or 0 without /proc."""
+    return resident_bytes_of("self")
+
+
+def resident_bytes_of(pid: int | str) -> int:
+    """Returns the resident memory of a process, or 0 without /proc."""
     try:
-        return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * resource.getpagesize()
     except OSError:
         return 0
 

@@ -1,32 +1,33 @@
-"""`service`: leases and results over REST at batches of 1, 10 and 100, compared with an embedded frontier and
-scrapy-redis.
+"""`service`: leases and results over REST and over the gRPC of URLFrontier at batches of 1, 10 and 100, compared with
+an embedded frontier and scrapy-redis. `service_grpc.py` has the calls of URLFrontier one by one.
 
 The server is `outrider serve` on a directory. The client is one process with one kept connection. The embedded frontier
 is opened on a directory as the server opens it. Pauses are off, because scrapy-redis has no pauses. Each host's
-robots.txt is answered before the measurement. The three run in turns.
+robots.txt is answered before the measurement. All run in turns.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import http.client
 import json
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from bench import service_grpc
 from bench.frontier import PEER_WITHOUT_REDIS, has_redis, peer
 from bench.frontier_peers import PEERS
 from bench.made import BATCH, batches
 from bench.measuring import CACHE, PEERS_PYTHON, ROOT, cpu_seconds_of_process, run
+from bench.serving import served
 from bench.tables import Table, middle, quantile
+from bench.urlfrontier_peer import UrlFrontier
 from outrider.crawl.questions.crawl_queries import changing
 
 HOSTS = 10_000
@@ -36,26 +37,33 @@ VISITS = {1: 1_500, 10: 6_000, 100: 30_000}
 ROUNDS = 3
 LEAST_AGAINST_PEER = 5.0  # URLs per CPU second of the server at 100, compared with scrapy-redis
 PEER = "scrapy-redis"
-REST, EMBEDDED = "REST", "embedded"
+REST, GRPC, EMBEDDED = "REST", "gRPC", "embedded"
 SETTINGS = {"OUTRIDER_DELAY": "0", "OUTRIDER_DELAY_FACTOR": "0"}
 API = "/api/v1/frontier"
 WORKER = "bench"
 
 Found = Mapping[str, Any]
 Add = Callable[[list[str]], object]
-Ask = Callable[[int], list[tuple[int, str]]]
-Tell = Callable[[list[tuple[int, str]]], None]
-"""Leases as (token, kind), and their results."""
+Ask = Callable[[int], list[tuple[Any, str]]]
+Tell = Callable[[list[tuple[Any, str]]], None]
+"""Leases as (token or URL, kind), and their results."""
 
 
-def tables(*, rounds: int = ROUNDS, hosts: int = HOSTS, visits: Mapping[int, int] | None = None) -> list[Table]:
-    """Returns one row for each way and batch: medians of the rounds."""
+def tables(
+    *,
+    rounds: int = ROUNDS,
+    hosts: int = HOSTS,
+    visits: Mapping[int, int] | None = None,
+    queues: Sequence[int] | None = None,
+) -> list[Table]:
+    """Returns one row for each way and batch: medians of the rounds; and the calls of URLFrontier with these numbers
+    of queues."""
     CACHE.mkdir(parents=True, exist_ok=True)
     counts = dict(visits or VISITS)
     found: dict[tuple[str, int], list[Found]] = {}
     missing = _missing()
     for _ in range(rounds):
-        for way in (REST, EMBEDDED):
+        for way in (REST, GRPC, EMBEDDED):
             for batch, one in _ours(way, hosts, counts).items():
                 found.setdefault((way, batch), []).append(one)
         if missing is None:
@@ -64,7 +72,10 @@ def tables(*, rounds: int = ROUNDS, hosts: int = HOSTS, visits: Mapping[int, int
                 found.setdefault((PEER, 1), []).append(one)
             else:
                 missing = f"{PEERS[PEER]}: {one.get('failed', 'adding took too long')}."
-    return [table(found, hosts, rounds, missing if (PEER, 1) not in found else None)]
+    return [
+        table(found, hosts, rounds, missing if (PEER, 1) not in found else None),
+        service_grpc.table(queues or service_grpc.QUEUES),
+    ]
 
 
 def _missing() -> str | None:
@@ -190,19 +201,18 @@ def rest(given: argparse.Namespace, counts: Mapping[int, int]) -> dict[int, dict
         return _measured(add, ask, tell, lambda: cpu_seconds_of_process(pid), given.hosts, counts)
 
 
-@contextlib.contextmanager
-def served(directory: Path) -> Iterator[tuple[int, int]]:
-    """Starts `outrider serve`; returns its process and port."""
-    command = [sys.executable, "-m", "outrider", "serve", str(directory), "--http", "127.0.0.1:0", "--drain", "0"]
-    server = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    assert server.stderr is not None
-    try:
-        line = server.stderr.readline()
-        assert "serving at" in line, line + server.stderr.read()
-        yield server.pid, int(line.rpartition(":")[2])
-    finally:
-        server.terminate()
-        server.communicate()
+def grpc(given: argparse.Namespace, counts: Mapping[int, int]) -> dict[int, dict[str, Any]]:
+    """Calls `GetURLs` and `PutURLs` of URLFrontier: one URL of each queue, and an update for each."""
+    with served(given.directory, "--grpc") as (pid, port), UrlFrontier(f"127.0.0.1:{port}") as client:
+        client.no_delay()
+
+        def ask(want: int) -> list[tuple[str, str]]:
+            return [(url, "page") for url in client.get(want)]
+
+        def tell(leases: list[tuple[str, str]]) -> None:
+            client.put([url for url, _ in leases], known=True)
+
+        return _measured(client.put_batch, ask, tell, lambda: cpu_seconds_of_process(pid), given.hosts, counts)
 
 
 # -- the table ---------------------------------------------------------------------------------------------------------
@@ -222,7 +232,7 @@ def table(found: Mapping[tuple[str, int], Sequence[Found]], hosts: int, rounds: 
             price = middle([one["cpu"] / one["count"] for one in ones])
             adding = middle([one["adding"] for one in ones])
             times = [middle([one[call][at] for one in ones]) * 1e3 for call in ("next", "results") for at in (0, 1)]
-            own = middle([one["own"] / one["count"] for one in ones]) * 1e6 if way == REST else None
+            own = middle([one["own"] / one["count"] for one in ones]) * 1e6 if way != EMBEDDED else None
             cells = [middle([one["calls"] / one["wall"] for one in ones]), *times, price * 1e6, own]
         prices[way] = price, price + adding
         rows.append((way, batch, *cells, 1 / price, adding * 1e6))
@@ -241,23 +251,34 @@ def table(found: Mapping[tuple[str, int], Sequence[Found]], hosts: int, rounds: 
         )
     else:
         notes.append(missing)
+    notes += [_against_rest(found, batch) for way, batch in found if way == GRPC and (REST, batch) in found]
     columns = (
         *("", "batch", "requests/s", "next p50 ms", "p99", "results p50 ms", "p99"),
         *("CPU µs/URL", "client's", "URLs/CPU s", "adding, CPU µs"),
     )
-    return Table("service", "Leases and results over REST", columns, tuple(rows), tuple(notes))
+    return Table("service", "Leases and results over REST and gRPC", columns, tuple(rows), tuple(notes))
+
+
+def _against_rest(found: Mapping[tuple[str, int], Sequence[Found]], batch: int) -> str:
+    """Returns how much more CPU time of the server a URL costs over REST in batches of this size."""
+    largest = max(size for way, size in found if way == GRPC)
+    rest, grpc = (
+        middle([one["cpu"] / one["count"] for one in found[way, size]])
+        for way, size in ((REST, batch), (GRPC, largest))
+    )
+    return f"CPU/URL of REST, {batch} a call, compared with gRPC, {largest} a call: {rest / grpc:.1f}x."
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("way", choices=(REST, EMBEDDED))
+    parser.add_argument("way", choices=(REST, GRPC, EMBEDDED))
     parser.add_argument("--hosts", type=int, required=True)
     parser.add_argument("--visits", type=json.loads, required=True)
     parser.add_argument("--directory", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     given = parser.parse_args()
     counts = {int(batch): count for batch, count in given.visits.items()}
-    found = {REST: rest, EMBEDDED: embedded}[given.way](given, counts)
+    found = {REST: rest, GRPC: grpc, EMBEDDED: embedded}[given.way](given, counts)
     given.out.write_text(json.dumps(found), encoding="utf-8")
 
 

@@ -1,4 +1,4 @@
-"""The part of the URLFrontier protocol that its bench needs: PutURLs and GetURLs over gRPC, messages written by hand.
+"""The part of the URLFrontier protocol that benches need, over gRPC, with messages written by hand.
 
 Fields by number, as in the published urlfrontier.proto (crawler-commons/url-frontier): URLInfo url = 1, key = 2;
 URLItem discovered = 1, known = 2, ID = 3; Known and DiscoveredURLItem info = 1; GetParams max_urls_per_queue = 1,
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -27,6 +27,8 @@ class UrlFrontier:
         self._channel: Any = grpc.insecure_channel(address)
         self._put = self._channel.stream_stream(SERVICE + "PutURLs")
         self._get = self._channel.unary_stream(SERVICE + "GetURLs")
+        self._batch = self._channel.stream_stream(SERVICE + "PutDiscovered")
+        self._stats = self._channel.unary_unary(SERVICE + "GetStats")
         self._delay = self._channel.unary_unary(SERVICE + "SetDelay")
 
     def __enter__(self) -> UrlFrontier:
@@ -35,10 +37,28 @@ class UrlFrontier:
     def __exit__(self, *error: object) -> None:
         self._channel.close()
 
-    def put(self, urls: list[str], *, known: bool = False) -> None:
+    def put(self, urls: Sequence[str], *, known: bool = False) -> None:
         """Puts URLs as discovered, or as fetched and never due again. Returns when each is acknowledged."""
-        answers = sum(1 for _ in self._put(item(url, known=known) for url in urls))
-        assert answers == len(urls), f"{answers} answers for {len(urls)} URLs"
+        self.put_messages([item(url, known=known) for url in urls])
+
+    def put_messages(self, items: Sequence[bytes]) -> None:
+        """Puts items that are made. Returns when each is acknowledged."""
+        answers = sum(1 for _ in self._put(iter(items)))
+        assert answers == len(items), f"{answers} answers for {len(items)} items"
+
+    def put_batch(self, urls: Sequence[str], *, batch: int = 256) -> None:
+        """Puts URLs as discovered with `PutDiscovered`. Returns when each batch is acknowledged."""
+        messages = [
+            b"".join(octets(2, info(url)) for url in urls[first : first + batch])
+            for first in range(0, len(urls), batch)
+        ]
+        answers = sum(1 for _ in self._batch(iter(messages)))
+        assert answers == len(messages), f"{answers} answers for {len(messages)} batches"
+
+    def stats(self) -> bytes:
+        """Returns the answer of GetStats for the crawl DEFAULT."""
+        answer: bytes = self._stats(b"")
+        return answer
 
     def get(self, queues: int) -> list[str]:
         """Returns one URL of each of at most N queues that are due."""
@@ -53,8 +73,12 @@ class UrlFrontier:
 
 def item(url: str, *, known: bool) -> bytes:
     """An URLItem."""
-    info = octets(1, url.encode()) + octets(2, (urlsplit(url).hostname or "").encode())
-    return octets(2 if known else 1, octets(1, info)) + octets(3, url.encode())
+    return octets(2 if known else 1, octets(1, info(url))) + octets(3, url.encode())
+
+
+def info(url: str) -> bytes:
+    """An URLInfo with the host as its key."""
+    return octets(1, url.encode()) + octets(2, (urlsplit(url).hostname or "").encode())
 
 
 def url_in(info: bytes) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import sys
 import time
 from pathlib import Path
 
 import pytest
-from bench import confined, frontier, looks, scale_peer, service, urlfrontier_peer
+from bench import confined, frontier, looks, scale_peer, service, service_grpc, urlfrontier_peer
 from bench.frontier_engine import REST_TICKS_MAX, REST_TICKS_MIN, STARTED_AT, TICK, Rests
 from bench.made import batches, url_of
 from bench.measuring import ChildFailedError, Spent, run
@@ -16,6 +17,8 @@ from bench.tables import Table, middle, quantile, ratio
 from bench.urls import sample
 
 from outrider import Frontier, kernels
+
+HAS_GRPC = kernels.in_use() == "native" and importlib.util.find_spec("grpc") is not None
 
 
 def test_a_ratio_is_our_cost_divided_by_the_other_cost():
@@ -131,10 +134,18 @@ def test_a_frontier_with_clocks_of_machines_is_measured_together_with_one_withou
 
 def test_the_embedded_and_the_served_frontier_lease_and_report_each_batch(tmp_path, monkeypatch):
     monkeypatch.setattr(service, "CACHE", tmp_path)
-    for way in (service.EMBEDDED, service.REST):
+    for way in (service.EMBEDDED, service.REST, *([service.GRPC] if HAS_GRPC else [])):
         found = service._ours(way, 20, {1: 3, 10: 20})
         assert [3, 20] == [found[batch]["count"] for batch in (1, 10)]
         assert all(one["wall"] > 0 and one["next"][0] <= one["next"][1] for one in found.values())
+
+
+@pytest.mark.skipif(not HAS_GRPC, reason="--grpc needs the native build, and its client grpcio")
+def test_the_calls_of_urlfrontier_are_measured(tmp_path):
+    found = service_grpc.measured(tmp_path / "crawl", 200, puts=100, calls=2, hand_outs=2)
+    assert {name for _, name, _, _ in service_grpc.ROWS} == found.keys()
+    assert found["restart"] > 0
+    assert found["get_p50"] <= found["get_p99"]
 
 
 def test_served_leases_are_compared_with_the_peer_or_the_bench_says_that_the_peer_is_missing():

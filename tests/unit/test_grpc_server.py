@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import queue
 import socket
+import statistics
 import threading
 import time
 
@@ -21,11 +23,15 @@ from outrider.service import grpc_server
 from outrider.service.access import Listening, TokenRoles
 from outrider.service.grpc_calls import ROLES
 from outrider.service.grpc_server import GrpcServer, check_native
+from outrider.service.grpc_status import GrpcError, GrpcStatus
 from outrider.service.metrics import _of_urlfrontier
+from outrider.service.open_calls import OpenCall, OpenCalls
 
 OK, SKIPPED, FAIL = 0, 1, 2
 LATER = 4_000_000_000
 TOKENS = {role: f"{role}-0123456789abcdef" for role in ("read", "work", "operate", "admin")}
+CANCELLED_CALLS = 9
+DEADLINE_SECONDS = 0.2
 NO_DELAY = {"delay": 0.0, "delay_factor": 0.0}
 
 
@@ -184,6 +190,35 @@ def test_a_client_may_have_only_so_many_calls_and_other_clients_do_not_notice(ro
         assert waited(lambda: code_of_stats(other) is None)
 
 
+def test_a_client_may_begin_only_so_many_calls_a_second():
+    seconds = 0.0
+    calls = OpenCalls(100, 2, lambda: seconds)
+    for stream in range(4):
+        calls.add(stream, OpenCall("GetStats", "ann"))
+    with pytest.raises(GrpcError, match="more than 2 calls a second") as refused:
+        calls.add(4, OpenCall("GetStats", "ann"))
+    assert refused.value.status is GrpcStatus.RESOURCE_EXHAUSTED
+    calls.add(5, OpenCall("GetStats", "bob"))
+    seconds = 0.5
+    calls.add(6, OpenCall("GetStats", "ann"))
+    with pytest.raises(GrpcError):
+        calls.add(7, OpenCall("GetStats", "ann"))
+
+
+def test_a_client_may_have_only_so_many_urls_in_process(roles, monkeypatch):
+    monkeypatch.setattr(grpc_server, "LEASES_PER_CLIENT_MAX", 5)
+    with serving(roles=roles) as address:
+        client, other = Client(address, token=TOKENS["work"]), Client(address, token=TOKENS["admin"])
+        urls = [f"http://h{number}.test/" for number in range(12)]
+        client.put(*(discovered(url) for url in urls))
+        first = client.get(max_urls_per_queue=1)
+        assert len(first) == 5
+        assert code_of(lambda: client.get(max_urls_per_queue=1)) is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert len(other.get(max_urls_per_queue=1, max_queues=3)) == 3
+        client.put(*(known(url, 0) for url in first[:2]))
+        assert len(client.get(max_urls_per_queue=1)) == 2
+
+
 def code_of_stats(client):
     """The code of an error of `GetStats`; None without one."""
     try:
@@ -199,6 +234,68 @@ def test_a_deadline_ends_a_call():
         answers = client.stream("PutURLs", (stop.wait(20) for _ in range(1)), seconds=0.2)
         assert code_of(lambda: list(answers)) is grpc.StatusCode.DEADLINE_EXCEEDED
         stop.set()
+
+
+@pytest.mark.parametrize("how", ["cancelled", "late"])
+def test_a_call_without_a_client_is_free_within_a_tenth_of_a_second(how, monkeypatch):
+    ended, forget = queue.SimpleQueue(), GrpcServer._forget
+
+    def forgotten(server, stream, sent):
+        forget(server, stream, sent)
+        ended.put(time.monotonic())
+
+    monkeypatch.setattr(GrpcServer, "_forget", forgotten)
+    needed = []
+    with serving() as address:
+        client, stop = Client(address), threading.Event()
+        for _ in range(CANCELLED_CALLS):
+            begun = time.monotonic()
+            answers = client.stream("PutURLs", (stop.wait(20) for _ in range(1)), seconds=DEADLINE_SECONDS)
+            if how == "cancelled":
+                client.ask("GetActive")
+                begun = time.monotonic()
+                answers.cancel()
+                needed.append(ended.get(timeout=10) - begun)
+            else:
+                needed.append(ended.get(timeout=10) - begun - DEADLINE_SECONDS)
+        stop.set()
+    # The machine may be busy with other tests, so the median counts.
+    assert statistics.median(needed) < 0.1
+
+
+@pytest.mark.parametrize(("name", "listed"), [("CountURLs", "urls"), ("ListURLs", "urls"), ("ListQueues", "queues")])
+def test_a_scan_ends_with_its_client(name, listed, monkeypatch):
+    """The first piece waits until the client is gone; another one is not read."""
+    begun, gone, free, pieces = threading.Event(), threading.Event(), threading.Event(), []
+    listing, forget, answer = getattr(Frontier, listed), GrpcServer._forget, GrpcServer._answer
+
+    def piece(frontier, **how):
+        pieces.append(how)
+        begun.set()
+        assert gone.wait(20)
+        return listing(frontier, **(how | {"limit": 1}))
+
+    def forgotten(server, stream, sent):
+        forget(server, stream, sent)
+        gone.set()
+
+    def answered(server, *how):
+        answer(server, *how)
+        free.set()
+
+    monkeypatch.setattr(GrpcServer, "_forget", forgotten)
+    monkeypatch.setattr(GrpcServer, "_answer", answered)
+    with serving() as address:
+        client = Client(address)
+        client.put(*(discovered(f"http://h{number}.test/") for number in range(5)))
+        monkeypatch.setattr(Frontier, listed, piece)
+        call = client.made(name)
+        request = {"crawlID": "DEFAULT", **({"filter": "test"} if listed == "urls" else {})}
+        waits = call(request) if name == "ListURLs" else call.future(request)
+        assert begun.wait(20)
+        waits.cancel()
+        assert free.wait(20)
+    assert len(pieces) == 1
 
 
 def test_a_client_of_http_1_gets_a_sentence():

@@ -35,8 +35,9 @@ DATE_MAX = 253_402_300_799
 KEPT_FILE = "protocol.json"
 KEPT_BYTES_MAX = 64 << 20
 WORKER = "grpc"
-"""The holder of URLs that were handed out. Its leases outlive a restart."""
+"""The holder of URLs that were handed out, before the name of a client with a token. Its leases outlive a restart."""
 PURGED_URLS_PER_CALL = 256
+TOKEN_BYTES = 8
 _COUNTS = ("queued", "leased", "waiting", "parked", "done", "gone")
 
 
@@ -91,6 +92,10 @@ class KnownUrl:
 
     status: UrlStatus
     metadata: Mapping[str, Any] | None
+
+
+def _always() -> bool:
+    return True
 
 
 class UrlExchange:
@@ -148,20 +153,31 @@ class UrlExchange:
         crawl: str | None,
         key: str | None,
         errands: bool = False,
-    ) -> LeaseBatch:
+        client: str = "",
+        leases_max: int | None = None,
+    ) -> LeaseBatch | None:
         """Leases URLs for some seconds. per_queue: how many URLs of a queue may be leased at once, also by several
-        calls. Raises SettingsError for a key that no queue has."""
+        calls. leases_max: how many this client may have; returns None if it has them. Raises SettingsError for a key
+        that no queue has."""
+        worker = f"{WORKER} {client}" if client else WORKER
         how: dict[str, Any] = {
             "ttl_seconds": seconds,
             "per_queue": per_queue,
             "queues_max": queues_max,
             "crawl": crawl,
             "key": key,
-            "worker": WORKER,
+            "worker": worker,
             "errands": errands,
             "caps": True,
         }
-        return self._frontier._call("lease", lambda m, now: m.leases.lease(want, now, **how))
+
+        def verb(machine: Machine, now: Instant) -> LeaseBatch | None:
+            left = want
+            if leases_max is not None:
+                left = min(want, leases_max - _leases_of(machine, worker, leases_max - want))
+            return machine.leases.lease(left, now, **how) if left > 0 else None
+
+        return self._frontier._call("lease", verb)
 
     def rest(self, tokens: Sequence[int]) -> None:
         """The clocks of the hosts of these leases run from now on."""
@@ -186,10 +202,11 @@ class UrlExchange:
 
         return self._glance(look)
 
-    def urls(self, crawl: str, key: str | None) -> Iterator[KnownUrl]:
-        """All URLs of a crawl or of a key, some at a time; other calls run between the pieces."""
+    def urls(self, crawl: str, key: str | None, lives: Callable[[], bool] = _always) -> Iterator[KnownUrl]:
+        """All URLs of a crawl or of a key, some at a time; other calls run between the pieces. lives: is asked before
+        each piece whether to continue."""
         after: str | None = None
-        while True:
+        while lives():
             try:
                 page = self._frontier.urls(crawl=crawl, key=key, after=after, limit=1_000)
             except SettingsError:
@@ -206,10 +223,10 @@ class UrlExchange:
         """The counts of the queues with a key, or of a whole crawl; zeros for unknown ones."""
         return self._glance(lambda machine: _totals(machine, crawl, key))
 
-    def queues(self, crawl: str) -> Iterator[QueueStatus]:
-        """The queues of a crawl, some at a time."""
+    def queues(self, crawl: str, lives: Callable[[], bool] = _always) -> Iterator[QueueStatus]:
+        """The queues of a crawl, some at a time. lives: as in `urls`."""
         after: str | None = None
-        while True:
+        while lives():
             try:
                 page = self._frontier.queues(crawl=crawl, after=after, limit=1_000)
             except SettingsError:
@@ -367,6 +384,15 @@ def _make_crawls(names: Sequence[str], delay: float | None, machine: Machine, no
     for name in names:
         if machine.operators.make_crawl(name, Unique.CALLER, CrawlOrder.CLASSES, now) and delay is not None:
             machine.operators.set_delay(delay, None, name, now)
+
+
+def _leases_of(machine: Machine, worker: str, few: int) -> int:
+    """Returns how many leases a worker has; 0 if all workers have few, so that they need not be counted."""
+    tables = machine.tables
+    if len(tables.urls.leases) <= few:
+        return 0
+    holder = tables.registry.holder_rows.get(worker)
+    return 0 if holder is None else len(tables.urls.leases.of_holder(holder)) // TOKEN_BYTES
 
 
 def _totals(machine: Machine, crawl: str, key: str | None) -> QueueTotals:

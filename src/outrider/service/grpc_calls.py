@@ -28,6 +28,8 @@ _LEVELS: Final = (5, logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR
 
 Request = Mapping[str, Any]
 Answer = dict[str, Any]
+Lives = Callable[[], bool]
+"""Whether a call still has a client."""
 
 ROLES: Final[dict[str, Role]] = {
     "ListNodes": Role.READ, "ListCrawls": Role.READ, "ListQueues": Role.READ, "GetStats": Role.READ,
@@ -85,7 +87,6 @@ class Calls:
             "ListNodes": lambda request: {"values": [self._node]},
             "ListCrawls": lambda request: {"values": self._exchange.crawls()},
             "DeleteCrawl": self._delete_crawl,
-            "ListQueues": self._list_queues,
             "GetStats": self._stats,
             "DeleteQueue": self._delete_queue,
             "BlockQueueUntil": self._block,
@@ -95,9 +96,13 @@ class Calls:
             "SetLogLevel": self._set_log_level,
             "SetCrawlLimit": self._set_crawl_limit,
             "GetURLStatus": self._url_status,
-            "CountURLs": self._count,
             "PurgeURLs": self._purge,
         }
+        self.scans: dict[str, Callable[[Request, Lives], Answer]] = {
+            "ListQueues": self._list_queues,
+            "CountURLs": self._count,
+        }
+        """Those that may read everything. They end early if their client is gone."""
 
     @property
     def active(self) -> bool:
@@ -120,12 +125,12 @@ class Calls:
             "crawlID": crawl_of(request),
         }
 
-    def _list_queues(self, request: Request) -> Answer:
+    def _list_queues(self, request: Request, lives: Lives) -> Answer:
         start, size = int(request.get("start", 0)), int(request.get("size", 0)) or PAGE_ROWS
         inactive, now = bool(request.get("include_inactive")), self._exchange.now()
         keys: dict[str, None] = {}
         total = 0
-        for queue in self._exchange.queues(crawl_of(request)):
+        for queue in self._exchange.queues(crawl_of(request), lives):
             is_blocked = queue.paused or (queue.blocked_until or 0) > now
             is_empty = not (queue.queued or queue.leased or queue.waiting or queue.parked)
             if queue.key in keys or (not inactive and (is_blocked or is_empty)):
@@ -157,12 +162,12 @@ class Calls:
         known = {"info": info, "refetchable_from_date": date}
         return {"known": known, "creation_date": None if created is None else created // MICROSECONDS}
 
-    def list_urls(self, request: Request) -> Iterator[Answer]:
-        """The items of `ListURLs`."""
+    def list_urls(self, request: Request, lives: Lives) -> Iterator[Answer]:
+        """The items of `ListURLs`, while the call lives."""
         start, size = int(request.get("start", 0)), int(request.get("size", 0)) or PAGE_ROWS
         wanted = _filter_of(request)
         place = 0
-        for found in self._exchange.urls(crawl_of(request), key_of(request)):
+        for found in self._exchange.urls(crawl_of(request), key_of(request), lives):
             if not wanted(found.status.url):
                 continue
             place += 1
@@ -172,11 +177,11 @@ class Calls:
             if place >= start + size:
                 return
 
-    def _count(self, request: Request) -> Answer:
+    def _count(self, request: Request, lives: Lives) -> Answer:
         if not request.get("filter"):
             return {"value": self._exchange.totals(crawl_of(request), key_of(request)).urls}
         wanted = _filter_of(request)
-        urls = self._exchange.urls(crawl_of(request), key_of(request))
+        urls = self._exchange.urls(crawl_of(request), key_of(request), lives)
         return {"value": sum(wanted(found.status.url) for found in urls)}
 
     # -- orders -------------------------------------------------------------------------------------------------------

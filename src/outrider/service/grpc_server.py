@@ -54,6 +54,10 @@ UNFINISHED_BYTES_MAX: Final = 128 << 20
 STREAMS_MAX: Final = 4_096
 CALLS_PER_CLIENT_MAX: Final = 4_096
 """How many calls a client, a token, may have open over all of its connections."""
+CALLS_PER_SECOND_MAX: Final = 2_000
+"""How many calls a client may begin each second."""
+LEASES_PER_CLIENT_MAX: Final = 1_000_000
+"""How many URLs a client may have in process."""
 CONNECTIONS_MAX: Final = 4_096
 LEASE_SECONDS: Final = 30
 """How long URLs are handed out for if the request says 0."""
@@ -159,7 +163,7 @@ class GrpcServer:
         self.address = f"{listening.host}:{listening.port}"
         self._loop: asyncio.AbstractEventLoop | None = None
         self._errands: ServerErrands | None = None
-        self._open = OpenCalls(CALLS_PER_CLIENT_MAX)
+        self._open = OpenCalls(CALLS_PER_CLIENT_MAX, CALLS_PER_SECOND_MAX)
         self._pool = ThreadPoolExecutor(4, "outrider-grpc")
         self._room = threading.Condition()
         self._full: set[int] = set()  # lists that wait for room
@@ -410,10 +414,15 @@ class GrpcServer:
         request = self._protocol.read(told.takes, message)
         if ROLES[call.name] >= Role.OPERATE and self._audit is not None:
             self._audit.note(call.who, call.name, **_facts(request))
+
+        def lives() -> bool:
+            return stream in self._open
+
         if call.name == "ListURLs":
-            self._stream(stream, told.gives, self._calls.list_urls(request))
+            self._stream(stream, told.gives, self._calls.list_urls(request, lives))
         else:
-            answer = self._calls.unary[call.name](request)
+            scan = self._calls.scans.get(call.name)
+            answer = scan(request, lives) if scan is not None else self._calls.unary[call.name](request)
             self._server.send(stream, [self._protocol.write(told.gives, answer)])
         self._finish(stream)
 
@@ -477,7 +486,14 @@ class GrpcServer:
     def _more(self, stream: int, call: OpenCall, wish: HandOut) -> None:
         """Hands out pieces while the client reads them."""
         while wish.crawls and not self._closing and self._calls.active:
-            leases = self._leased(wish)
+            leases = self._leased(wish, call.who)
+            if leases is None and not wish.tokens:
+                raise GrpcError(
+                    GrpcStatus.RESOURCE_EXHAUSTED,
+                    f"this client has {LEASES_PER_CLIENT_MAX:,} URLs in process, the most for one; send their updates",
+                )
+            if leases is None:
+                break
             if not leases:
                 wish.crawls.pop(0)
                 continue
@@ -507,7 +523,8 @@ class GrpcServer:
         if loop is not None and errands is not None:
             asyncio.run_coroutine_threadsafe(errands.take(own), loop)
 
-    def _leased(self, wish: HandOut) -> LeaseBatch:
+    def _leased(self, wish: HandOut, who: str) -> LeaseBatch | None:
+        """Leases the next URLs; None for a client that has too many."""
         queues = PIECE_URLS if wish.left is None else min(wish.left, PIECE_URLS)
         try:
             return self._exchange.hand_out(
@@ -518,6 +535,8 @@ class GrpcServer:
                 crawl=wish.crawls[0],
                 key=wish.key,
                 errands=self._errands is not None,
+                client=who,
+                leases_max=LEASES_PER_CLIENT_MAX,
             )
         except SettingsError:
             return LeaseBatch()  # no queue has this key

@@ -1,10 +1,12 @@
-"""The open calls of a gRPC server, and how many of them each client has."""
+"""The open calls of a gRPC server: how many of them each client has, and how many it begins."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from outrider.service.grpc_status import GrpcError, GrpcStatus
@@ -40,9 +42,11 @@ class OpenCall:
 class OpenCalls:
     """The calls by their streams. Any thread may use it."""
 
-    def __init__(self, per_client: int) -> None:
-        """per_client: how many calls one client may have at once, over all of its connections."""
-        self._per_client = per_client
+    def __init__(self, per_client: int, per_second: int, now: Callable[[], float] = time.monotonic) -> None:
+        """per_client: how many calls one client may have at once, over all of its connections. per_second: how many it
+        may begin; those that it did not begin in the last second may follow at once."""
+        self._per_client, self._per_second, self._now = per_client, per_second, now
+        self._left: dict[str, tuple[float, float]] = {}  # by client: calls that it may begin at once, at an instant
         self._calls: dict[int, OpenCall] = {}
         self._counts: Counter[str] = Counter()
         self._lock = threading.Lock()
@@ -55,8 +59,9 @@ class OpenCalls:
         return self._calls.get(stream)
 
     def add(self, stream: int, call: OpenCall) -> None:
-        """Adds a call that begins. Raises GrpcError if its client has too many."""
+        """Adds a call that begins. Raises GrpcError if its client has or begins too many."""
         with self._lock:
+            self._begin(call.who)
             if self._counts[call.who] >= self._per_client:
                 raise GrpcError(
                     GrpcStatus.RESOURCE_EXHAUSTED,
@@ -64,6 +69,18 @@ class OpenCalls:
                 )
             self._counts[call.who] += 1
             self._calls[stream] = call
+
+    def _begin(self, who: str) -> None:
+        most, now = 2.0 * self._per_second, self._now()
+        left, before = self._left.get(who, (most, now))
+        left = min(most, left + (now - before) * self._per_second)
+        if left < 1:
+            raise GrpcError(
+                GrpcStatus.RESOURCE_EXHAUSTED,
+                f"this client begins more than {self._per_second:,} calls a second, the most for one; send several "
+                "URLs with each call",
+            )
+        self._left[who] = left - 1, now
 
     def pop(self, stream: int) -> OpenCall | None:
         """Removes the call of a stream, and returns it."""
