@@ -45,7 +45,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(BENCHES)}; default: all")
     parser.add_argument("--json", action="store_true", help="prints JSON instead of tables")
-    parser.add_argument("--quick", action="store_true", help="frontier: small sizes, to check that everything runs")
+    parser.add_argument(
+        "--quick", action="store_true", help="frontier: small sizes, to check that everything runs; service: one round"
+    )
     parser.add_argument(
         "--queues",
         type=_sizes,
@@ -77,7 +79,7 @@ def main(arguments: list[str] | None = None) -> int:
         "cold": {"hosts": given.hosts},
         "scale": {"keys": given.keys},
         "looks": {"hosts": given.hosts},
-        "service": {"queues": given.queues},
+        "service": {"queues": given.queues, "quick": given.quick},
         "frontier": {"quick": given.quick, "queues": given.queues, "drawn": given.drawn},
     }
     unknown = set(given.names) - set(BENCHES)

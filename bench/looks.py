@@ -20,8 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.measuring import CACHE, ROOT, cpu_seconds_of_process, run
-from bench.service import SETTINGS
-from bench.serving import served
+from bench.serving import SETTINGS, served
 from bench.tables import Table, middle, quantile
 from outrider import Frontier
 from outrider.crawl.questions.crawl_queries import LOOKS

@@ -25,7 +25,7 @@ from bench.frontier import PEER_WITHOUT_REDIS, has_redis, peer
 from bench.frontier_peers import PEERS
 from bench.made import BATCH, batches
 from bench.measuring import CACHE, PEERS_PYTHON, ROOT, cpu_seconds_of_process, run
-from bench.serving import served
+from bench.serving import SETTINGS, served
 from bench.tables import Table, middle, quantile
 from bench.urlfrontier_peer import UrlFrontier
 from outrider.crawl.questions.crawl_queries import changing
@@ -38,7 +38,6 @@ ROUNDS = 3
 LEAST_AGAINST_PEER = 5.0  # URLs per CPU second of the server at 100, compared with scrapy-redis
 PEER = "scrapy-redis"
 REST, GRPC, EMBEDDED = "REST", "gRPC", "embedded"
-SETTINGS = {"OUTRIDER_DELAY": "0", "OUTRIDER_DELAY_FACTOR": "0"}
 API = "/api/v1/frontier"
 WORKER = "bench"
 
@@ -55,9 +54,11 @@ def tables(
     hosts: int = HOSTS,
     visits: Mapping[int, int] | None = None,
     queues: Sequence[int] | None = None,
+    quick: bool = False,
 ) -> list[Table]:
     """Returns one row for each way and batch: medians of the rounds; and the calls of URLFrontier with these numbers
-    of queues."""
+    of queues. quick: one round."""
+    rounds = 1 if quick else rounds
     CACHE.mkdir(parents=True, exist_ok=True)
     counts = dict(visits or VISITS)
     found: dict[tuple[str, int], list[Found]] = {}
@@ -204,7 +205,6 @@ def rest(given: argparse.Namespace, counts: Mapping[int, int]) -> dict[int, dict
 def grpc(given: argparse.Namespace, counts: Mapping[int, int]) -> dict[int, dict[str, Any]]:
     """Calls `GetURLs` and `PutURLs` of URLFrontier: one URL of each queue, and an update for each."""
     with served(given.directory, "--grpc") as (pid, port), UrlFrontier(f"127.0.0.1:{port}") as client:
-        client.no_delay()
 
         def ask(want: int) -> list[tuple[str, str]]:
             return [(url, "page") for url in client.get(want)]

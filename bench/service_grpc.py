@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.measuring import CACHE, ROOT, cpu_seconds_of_process, resident_bytes_of, run
-from bench.serving import served
+from bench.serving import SETTINGS, served
 from bench.tables import Table, quantile
 from bench.urlfrontier_peer import UrlFrontier, item
 
@@ -67,7 +67,7 @@ def _measured_apart(queues: int) -> Found:
     with tempfile.TemporaryDirectory(prefix="service-grpc-", dir=CACHE) as name:
         out = Path(name) / "found.json"
         words = [sys.executable, "-m", "bench.service_grpc", str(queues), str(Path(name) / "crawl"), str(out)]
-        run(words, environment={"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"})
+        run(words, environment={"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}", **SETTINGS})
         found: Found = json.loads(out.read_text(encoding="utf-8"))
         return found
 
@@ -90,7 +90,6 @@ def measured(
             work()
             return (cpu_seconds_of_process(pid) - before) / count * unit
 
-        client.no_delay()
         # The first calls read tables of the library.
         warm = [f"https://warm{number}.example/" for number in range(WARM_URLS)]
         client.put_batch(warm)

@@ -9,6 +9,9 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+SETTINGS = {"OUTRIDER_DELAY": "0", "OUTRIDER_DELAY_FACTOR": "0"}
+"""The environment of a server without pauses."""
+
 
 @contextlib.contextmanager
 def served(directory: Path, protocol: str = "--http", *, killed: bool = False) -> Iterator[tuple[int, int]]:
