@@ -31,6 +31,7 @@ BENCHES = (
     "replay",
     "archives",
     "destinations",
+    "permission",
     "crawl",
     "builds",
     "work",

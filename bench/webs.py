@@ -83,9 +83,10 @@ class MadePages:
         with self.log.open(encoding="utf-8") as lines:
             lines.seek(mark)
             entries = [json.loads(line) for line in lines]
-        port = self.seeds.read_text(encoding="ascii").split("/")[2].rpartition(":")[2]
+        scheme, _, authority, *_ = self.seeds.read_text(encoding="ascii").split("/")
+        port = authority.rpartition(":")[2]
         return [
-            f"http://{entry['host']}:{port}{unquote(entry['path'])}"  # some links of this web spell %6e for n
+            f"{scheme}//{entry['host']}:{port}{unquote(entry['path'])}"  # some links of this web spell %6e for n
             for entry in entries
             if entry["status"] == 200 and entry["path"] != "/robots.txt"
         ]

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from cryptography.x509.oid import NameOID
 from http_message_signatures import HTTPMessageVerifier, HTTPSignatureKeyResolver, algorithms
 
 from e2e import crawling
+from e2e.certificates import AUTHORITY_FILE, server_context
 from e2e.hostile import Connection, hostile
 from outrider.identity.signing_key import SigningKey, read_key
 
@@ -24,31 +19,6 @@ HOSTS = ("site.test", "other.test")
 LINKS = b"<title>t</title><a href='/x?q=1'>x</a>"
 PAGE = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: %d\r\n\r\n%b" % (len(LINKS), LINKS)
 REDIRECT = "HTTP/1.1 302 Found\r\nLocation: https://other.test:{}/there\r\nContent-Length: 0\r\n\r\n"
-
-
-def server_context(folder: Path) -> ssl.SSLContext:
-    """A context for both hosts, by the certificate authority `root.pem` of the folder."""
-
-    root, site = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
-    (folder / "root.pem").write_bytes(certificate(root, "Root", root, x509.BasicConstraints(ca=True, path_length=None)))
-    names = x509.SubjectAlternativeName([x509.DNSName(name) for name in HOSTS])
-    (folder / "site.pem").write_bytes(certificate(site, "site.test", root, names))
-    form = (Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    (folder / "site.key").write_bytes(site.private_bytes(*form))
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(folder / "site.pem", folder / "site.key")
-    return context
-
-
-def certificate(
-    key: ec.EllipticCurvePrivateKey, name: str, root: ec.EllipticCurvePrivateKey, extension: x509.ExtensionType
-) -> bytes:
-    """A certificate of a key by the authority `Root`, for a day before and after now: TLS reads the clock."""
-    subject, issuer = (x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, one)]) for one in (name, "Root"))
-    now, day = datetime.now(UTC), timedelta(days=1)
-    made = x509.CertificateBuilder(issuer, subject, key.public_key(), x509.random_serial_number(), now - day, now + day)
-    made = made.add_extension(extension, critical=isinstance(extension, x509.BasicConstraints))
-    return made.sign(root, hashes.SHA256()).public_bytes(Encoding.PEM)
 
 
 class Keys(HTTPSignatureKeyResolver):
@@ -92,7 +62,7 @@ async def redirecting(connection: Connection) -> None:
 
 def crawled(folder: Path, *words: str) -> tuple[list[Arrived], SigningKey, str]:
     """Crawls both hosts over TLS with an identity. Returns the requests, the key and what the crawl printed."""
-    context, me = server_context(folder), str(folder / "me")
+    context, me = server_context(folder, HOSTS), str(folder / "me")
     (folder / "hosts").write_text(f"127.0.0.1 {' '.join(HOSTS)}\n")
     made = crawling.outrider("identity", "init", me, "--url", "https://bot.example", "--contact", "a@b.test")
     assert 0 == made.returncode, made.stderr
@@ -102,7 +72,7 @@ def crawled(folder: Path, *words: str) -> tuple[list[Arrived], SigningKey, str]:
             done = await asyncio.to_thread(
                 crawling.outrider,
                 *("crawl", f"https://site.test:{site.port}/", "-o", str(folder / "out"), "--delay", "0"),
-                *("--ca", str(folder / "root.pem"), "--hosts", str(folder / "hosts"), "--max-pages", "3"),
+                *("--ca", str(folder / AUTHORITY_FILE), "--hosts", str(folder / "hosts"), "--max-pages", "3"),
                 *("--scope", "any", "--identity", me, "--sign", "always", *words),
             )
             assert done.returncode in (0, 3), done.stderr

@@ -21,6 +21,7 @@ import posixpath
 import re
 import signal
 import socket
+import ssl
 import sys
 import threading
 import time
@@ -230,7 +231,7 @@ class DemoWeb:
 
     `quirks=False` makes every host plain: no delays, no refusals, no traps; for benches. `suffix` ends each name: with
     "test" each host has a registrable domain of its own. `hosts` is at least 16 with
-    quirks, 1 without. `port` is written into links, so it must be the one served on.
+    quirks, 1 without. `port` and `scheme` are written into links, so they must be those that are served.
     """
 
     def __init__(
@@ -242,10 +243,11 @@ class DemoWeb:
         port: int = 8080,
         quirks: bool = True,
         suffix: str = SUFFIX,
+        scheme: str = "http",
     ):
         if hosts < (16 if quirks else 1) or pages < hosts:
             raise ValueError(f"a demo web has at least 16 hosts and a page each, not {hosts} hosts and {pages} pages")
-        self.seed, self.pages, self.port, self.quirks = seed, pages, port, quirks
+        self.seed, self.pages, self.port, self.quirks, self.scheme = seed, pages, port, quirks, scheme
         named = [*ROLES, *((f"{ROLES[15 + row % 5][0]}-{row // 5 + 2}", HostRole.PLAIN) for row in range(hosts))][
             :hosts
         ]
@@ -266,7 +268,7 @@ class DemoWeb:
 
     def url(self, host: str, path: str = "/") -> str:
         """The canonical URL of a path."""
-        return f"http://{host}{f':{self.port}' if self.port != 80 else ''}{path}"
+        return f"{self.scheme}://{host}{f':{self.port}' if self.port != 80 else ''}{path}"
 
     def seeds(self) -> tuple[str, ...]:
         """The front page of every host but the one that only a redirect leads to."""
@@ -631,7 +633,7 @@ class DemoWeb:
             spelled = (
                 f"//{authority}{path}"
                 if way == 1
-                else f"HTTP://{authority.upper()}{path}"
+                else f"{self.scheme.upper()}://{authority.upper()}{path}"
                 if way == 2
                 else self.url(anchor.host, path)
             )
@@ -743,12 +745,21 @@ class DemoServer:
     `wrong-host overlap closed before-robots before-retry-after`).
     """
 
-    def __init__(self, make_web: Callable[[int], Web], directory: Path, *, port: int = 0):
-        """`make_web` is called with the port once it is known. Raises OSError when no port can be had."""
+    def __init__(
+        self,
+        make_web: Callable[[int], Web],
+        directory: Path,
+        *,
+        port: int = 0,
+        tls: ssl.SSLContext | None = None,
+    ):
+        """`make_web` is called with the port once it is known. tls: by which the web answers, in place of plain text.
+        Raises OSError when no port can be had."""
         directory.mkdir(parents=True, exist_ok=True)
         before = make_web(port or 1)
         machines = {machine: row for row, machine in enumerate(dict.fromkeys(map(before.machine, before.hosts)))}
         self._sockets, addresses, port = _listen(len(machines), port)
+        self._tls = tls
         self.web = make_web(port)
         self.addresses: Mapping[str, str] = {
             host: addresses[machines[self.web.machine(host)]] for host in self.web.hosts
@@ -796,7 +807,7 @@ class DemoServer:
         self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
         with self.served.log_file.open("a", encoding="utf-8", buffering=1) as self._log:
             servers = [
-                await asyncio.start_server(self._converse, sock=listening, limit=REQUEST_BYTES_MAX)
+                await asyncio.start_server(self._converse, sock=listening, limit=REQUEST_BYTES_MAX, ssl=self._tls)
                 for listening in self._sockets
             ]
             self._ready.set()
