@@ -145,7 +145,8 @@ def test_signatures_of_a_clock_that_is_wrong_are_refused(
 
     def signed(minutes: int) -> Case:
         signer = RequestSigner(key, "https://bot.example", SignWhen.ALWAYS, clock=lambda: wall() + minutes * MINUTE)
-        made = signer.signed(Request("https://a.test/x", "127.0.0.1", "Outrider/0.1"), form)
+        made = Request("https://a.test/x", "127.0.0.1", "Outrider/0.1")
+        signer.sign(made, form)
         return Case(made.url, {"Host": "a.test", **dict(made.signature)}, key)
 
     assert [True, False, judge == "cargo"] == judged([signed(0), signed(-10), signed(10)])

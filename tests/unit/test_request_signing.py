@@ -9,6 +9,7 @@ import io
 import json
 import pickle
 from datetime import timedelta
+from email.utils import formatdate
 from typing import Any
 
 import pytest
@@ -76,6 +77,11 @@ def signer(key: SigningKey, when: SignWhen = SignWhen.ALWAYS, scope: SignScope =
     return RequestSigner(key, "https://bot.example", when, scope, **more)
 
 
+def signed(mine: RequestSigner, request: Request, form: AgentForm = AgentForm.KEYS) -> Request:
+    mine.sign(request, form)
+    return request
+
+
 def request_for(url: str = "https://a.test/x", **more: Any) -> Request:
     return Request(url, "127.0.0.1", AGENT, **more)
 
@@ -85,13 +91,13 @@ def request_for(url: str = "https://a.test/x", **more: Any) -> Request:
     "url", ["https://a.test/", "https://a.test/a/b?q=1", "https://a.test:8443/%7Ex?", "https://[::1]/"]
 )
 def test_another_library_verifies_each_form(key, form, url):
-    signed = signer(key).signed(request_for(url), form)
-    assert '"@authority"' in str(Verifier(key).verify(signed))
-    assert Verifier(key).verify(signed)
+    request = signed(signer(key), request_for(url), form)
+    assert '"@authority"' in str(Verifier(key).verify(request))
+    assert Verifier(key).verify(request)
 
 
 def test_a_changed_host_path_method_or_key_is_refused(key, tmp_path):
-    signed = signer(key).signed(request_for("https://a.test/x?q=1"), AgentForm.KEYS)
+    request = signed(signer(key), request_for("https://a.test/x?q=1"))
     other = make_key(str(tmp_path / "other.pem"))
     for changed in (
         {"url": "https://b.test/x?q=1", "host": "b.test"},
@@ -100,55 +106,54 @@ def test_a_changed_host_path_method_or_key_is_refused(key, tmp_path):
         {"method": "HEAD"},
     ):
         with pytest.raises(InvalidSignature):
-            Verifier(key).verify(signed, **changed)
+            Verifier(key).verify(request, **changed)
     with pytest.raises(InvalidSignature):
-        Verifier(other).verify(signed)
+        Verifier(other).verify(request)
 
 
 def test_a_signature_ends_after_a_minute(key):
     old = wall() - 120 * MICROSECONDS
-    signed = signer(key, clock=lambda: old).signed(request_for(), AgentForm.KEYS)
+    request = signed(signer(key, clock=lambda: old), request_for())
     with pytest.raises(InvalidSignature, match="expire"):
-        Verifier(key).verify(signed)
+        Verifier(key).verify(request)
 
 
 def test_only_verified_https_is_signed(key):
     mine = signer(key)
     for request in (request_for("http://a.test/"), request_for(verified=False)):
-        assert request is mine.signed(request, AgentForm.KEYS)
+        assert () == signed(mine, request).signature
 
 
 def test_a_signature_for_a_host_is_reused_for_half_a_minute(key):
     now = [wall()]
     mine = signer(key, scope=SignScope.HOST, clock=lambda: now[0])
-    first = mine.signed(request_for("https://a.test/1"), AgentForm.KEYS)
-    second = mine.signed(request_for("https://a.test/2"), AgentForm.KEYS)
+    first = signed(mine, request_for("https://a.test/1"))
+    second = signed(mine, request_for("https://a.test/2"))
     assert first.signature == second.signature
     assert Verifier(key).verify(second)
-    assert first.signature != mine.signed(request_for("https://b.test/1"), AgentForm.KEYS).signature
+    assert first.signature != signed(mine, request_for("https://b.test/1")).signature
     now[0] += 31 * MICROSECONDS
-    assert first.signature != mine.signed(request_for("https://a.test/3"), AgentForm.KEYS).signature
+    assert first.signature != signed(mine, request_for("https://a.test/3")).signature
     assert (3, 1) == (mine.statistics()["signatures_made"], mine.statistics()["signatures_reused"])
 
 
 def test_a_challenge_is_answered_with_a_signature(key):
     mine = signer(key, SignWhen.CHALLENGE)
     request = request_for()
-    assert request is mine.signed(request, AgentForm.KEYS)
+    assert () == signed(mine, request).signature
     refusal = answer(request.url, 403, fields=[("Accept-Signature", ASKS)])
     assert FetchError.ASKS_SIGNATURE is mine.answered(request, refusal).error
-    signed = mine.signed(request, AgentForm.KEYS)
-    assert Verifier(key).verify(signed)
-    again = answer(request.url, 403, fields=[("Accept-Signature", ASKS)], request_head=signed.head())
+    assert Verifier(key).verify(signed(mine, request))
+    again = answer(request.url, 403, fields=[("Accept-Signature", ASKS)], request_head=request.head())
     assert again is mine.answered(request, again)  # it was signed as asked: the refusal counts
-    assert () == mine.signed(request_for("https://b.test/"), AgentForm.KEYS).signature
+    assert () == signed(mine, request_for("https://b.test/")).signature
 
 
 def test_the_nonce_of_a_site_is_used_once(key):
     mine = signer(key, SignWhen.CHALLENGE)
     request = request_for()
     mine.answered(request, answer(request.url, 429, fields=[("Accept-Signature", ASKS + ';nonce="abc"')]))
-    first, second, third = (mine.signed(request, AgentForm.KEYS) for _ in range(3))
+    first, second, third = (signed(mine, request_for()) for _ in range(3))
     assert ';nonce="abc"' in dict(first.signature)["Signature-Input"]
     assert ";nonce=" in dict(second.signature)["Signature-Input"]
     assert 3 == len({dict(one.signature)["Signature"] for one in (first, second, third)})
@@ -182,7 +187,7 @@ def test_other_signatures_are_not_made(key, field, reason):
     refusal = answer(request.url, 403, fields=[("Accept-Signature", field)])
     assert refusal is mine.answered(request, refusal)
     assert refusal is mine.answered(request, refusal)
-    assert request is mine.signed(request, AgentForm.KEYS)
+    assert () == signed(mine, request).signature
     assert 1 == len(notes)
 
 
@@ -191,18 +196,22 @@ def test_the_first_signature_that_can_be_made_is_made(key):
     assert (("@authority", "@path"), "b", "") == found
 
 
-def test_a_wrong_signature_and_a_clock_that_is_ahead_are_counted(key):
+@pytest.mark.parametrize(("seconds", "way"), [(-3_600, "AHEAD"), (3_600, "BEHIND"), (-2, ""), (20, "")])
+def test_a_wrong_signature_and_a_wrong_clock_are_counted(key, seconds, way):
+    """seconds: by which the clock of the site differs from ours."""
     notes: list[str] = []
     mine = signer(key, note=notes.append)
     request = request_for()
-    head = mine.signed(request, AgentForm.KEYS).head()
-    fields = [("crawler-error", "InvalidSignature"), ("Date", "Sat, 28 Nov 2020 12:00:00 GMT")]
-    refusal = answer(request.url, 400, fields=fields, request_head=head)
+    head = signed(mine, request).head()
+    date = formatdate(wall() / MICROSECONDS + seconds, usegmt=True)
+    refusal = answer(
+        request.url, 400, fields=[("crawler-error", "InvalidSignature"), ("Date", date)], request_head=head
+    )
     assert refusal is mine.answered(request, refusal)
     line = network_lines({"names": 0, "requests": 1, "kept": 0, **mine.statistics()})[1]
     assert "1 signature called WRONG" in line
-    assert "AHEAD" in line
-    assert 2 == len(notes)
+    assert ([way] if way else []) == [word for word in ("AHEAD", "BEHIND") if word in line]
+    assert [bool(way), True] == [any("set it" in note for note in notes), any("is wrong" in note for note in notes)]
 
 
 def test_a_key_is_neither_shown_nor_copied(key):

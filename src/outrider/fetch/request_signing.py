@@ -23,6 +23,7 @@ from outrider.identity.signatures import LABEL, AgentForm, SignedTarget, agent_v
 from outrider.identity.signing_key import SigningKey, require_own
 from outrider.limits import (
     CLOCK_AHEAD_SECONDS_MIN,
+    CLOCK_BEHIND_SECONDS_MIN,
     MICROSECONDS,
     SIGNATURE_BACKDATE_SECONDS,
     SIGNATURE_HOSTS_MAX,
@@ -45,7 +46,15 @@ class SignScope(StrEnum):
     HOST = "host"
 
 
-SIGNATURE_COUNTS: Final = ("made", "reused", "asked", "not_signable", "refused", "clock_ahead_seconds")
+SIGNATURE_COUNTS: Final = (
+    "made",
+    "reused",
+    "asked",
+    "not_signable",
+    "refused",
+    "clock_ahead_seconds",
+    "clock_behind_seconds",
+)
 """The counts of a signer: see its `statistics`."""
 _CHALLENGES: Final = frozenset({401, 403, 429})
 _NONCE_BYTES: Final = 32
@@ -73,7 +82,7 @@ class RequestSigner:
         self._key, self._origin, self._when, self._scope = key, origin, when, scope
         self._clock, self._note = clock, note
         self._wanted: OrderedDict[str, WantedSignature] = OrderedDict()  # by authority
-        self._kept: OrderedDict[tuple[str, AgentForm], tuple[int, Fields]] = OrderedDict()  # with their ends
+        self._kept: OrderedDict[str, tuple[int, Fields]] = OrderedDict()  # by authority and form, with their ends
         self._noted: OrderedDict[str, None] = OrderedDict()
         self._counts = dict.fromkeys(SIGNATURE_COUNTS, 0)
 
@@ -82,24 +91,30 @@ class RequestSigner:
 
     def statistics(self) -> dict[str, float]:
         """Returns signatures made, requests that reused one, answers that asked for one, of these the ones that we do
-        not sign; signatures that a site called wrong, and the seconds by which our clock was ahead then."""
+        not sign; signatures that a site called wrong, and the largest differences of our clock then, in seconds."""
         return {f"signatures_{name}": count for name, count in self._counts.items()}
 
-    def signed(self, request: Request, form: AgentForm) -> Request:
-        """Returns the request with a signature, or unchanged if it is not to be signed. form: of Signature-Agent."""
+    def sign(self, request: Request, form: AgentForm) -> None:
+        """Signs a request that is to be signed, before it is sent. form: of Signature-Agent."""
+        fields = self._fields(request, form)
+        if fields or request.signature:
+            request.sign(fields)
+
+    def _fields(self, request: Request, form: AgentForm) -> Fields:
+        """Returns the fields of the signature of a request, () if it is not to be signed."""
         target = request.target
         if target.scheme != "https" or not request.verified:
-            return request
+            return ()
         wanted = self._wanted.get(target.authority)
         if wanted is None and self._when is not SignWhen.ALWAYS:
-            return request
+            return ()
         now = self._clock() // MICROSECONDS
         if wanted is None and self._scope is SignScope.HOST:
-            kept = self._kept.get((target.authority, form))
+            kept = self._kept.get(target.authority + form)
             if kept is not None and now < kept[0]:
                 self._counts["reused"] += 1
-                return request.signed(kept[1])
-        return request.signed(self._made(request, wanted, form, now))
+                return kept[1]
+        return self._made(request, wanted, form, now)
 
     def _made(self, request: Request, wanted: WantedSignature | None, form: AgentForm, now: int) -> Fields:
         """Makes a signature, and keeps one that is valid for the whole host."""
@@ -130,7 +145,7 @@ class RequestSigner:
         self._counts["made"] += 1
         fields = made.fields()
         if by_host:
-            _put(self._kept, (told.authority, form), (now + SIGNATURE_SECONDS // 2, fields))
+            _put(self._kept, told.authority + form, (now + SIGNATURE_SECONDS // 2, fields))
         return fields
 
     def _nonce(self, authority: str, wanted: WantedSignature | None) -> str | None:
@@ -144,7 +159,7 @@ class RequestSigner:
 
     def answered(self, request: Request, response: Response) -> Response:
         """Returns the answer to a request, with the error `asks_signature` if the next request is to be signed as the
-        site asks. request: before it was signed."""
+        site asks."""
         status = response.status
         if status is None or status < 400 or response.error is not None:
             return response
@@ -187,15 +202,22 @@ class RequestSigner:
             self._note(text)
 
     def _note_clock(self, authority: str, response: Response) -> None:
-        """Notes by how much our clock is ahead of a site's that refused a signature."""
+        """Notes by how much our clock differs from a site's that refused a signature."""
         now = self._clock() / MICROSECONDS
         date = http_date(response.headers.get("date") or "", now)
-        if date is None or now - date < CLOCK_AHEAD_SECONDS_MIN:
+        if date is None:
             return
-        ahead = round(now - date)
-        if ahead > self._counts["clock_ahead_seconds"]:
-            self._counts["clock_ahead_seconds"] = ahead
-            self._note(f"the clock of this machine is {ahead} s ahead of {authority}, so its signatures are refused")
+        if now - date >= CLOCK_AHEAD_SECONDS_MIN:
+            way, reason = "ahead", "its signatures are of the future"
+        elif date - now >= CLOCK_BEHIND_SECONDS_MIN:
+            way, reason = "behind", "its signatures end too early"
+        else:
+            return
+        off = round(abs(now - date))
+        if off > self._counts[f"clock_{way}_seconds"]:
+            self._counts[f"clock_{way}_seconds"] = off
+            place = f"ahead of {authority}" if way == "ahead" else f"behind {authority}"
+            self._note(f"the clock of this machine is {off} s {place}, so {reason} and are refused: set it")
 
 
 def _put(kept: OrderedDict[K, V], key: K, value: V) -> None:

@@ -408,7 +408,8 @@ class Fetching:
     def _dial(self, train: _VisitTrain, requests: Sequence[tuple[int, Request]]) -> None:
         try:
             if (signer := self._signer) is not None:
-                requests = [(token, signer.signed(one, train.own.signature_agent)) for token, one in requests]
+                for _, one in requests:
+                    signer.sign(one, train.own.signature_agent)
             self._downloader.begin(requests, self._answered)
         except Exception as error:  # noqa: BLE001 - a bug in one visit ends the crawl, and the loop says so
             for token, _ in requests:
