@@ -132,6 +132,14 @@ def test_a_key_that_others_read_is_refused(tmp_path, mode):
         read_key(str(tmp_path / "key.pem"))
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
+def test_a_key_of_another_user_is_refused(tmp_path):
+    make_key(str(tmp_path / "key.pem"))
+    os.chown(tmp_path / "key.pem", 12_345, -1)
+    with pytest.raises(NamedPathError, match="belongs to another user"):
+        read_key(str(tmp_path / "key.pem"))
+
+
 def test_a_cut_key_and_a_key_of_another_kind_are_named(tmp_path):
     from cryptography.hazmat.primitives import serialization as form
     from cryptography.hazmat.primitives.asymmetric import x25519

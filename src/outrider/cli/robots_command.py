@@ -60,6 +60,8 @@ def check(source: str, urls: tuple[str, ...], agent: str | None, lenient: bool, 
         found = _read(source, lenient)
     if found.why:
         say(f"outrider: {found.why}", sys.stderr)
+    for line in found.rules.ignored(agent):
+        say(f"outrider: {line}", sys.stderr)
     code = FINISHED
     for text in urls:
         try:

@@ -10,15 +10,23 @@ import codecs
 import hashlib
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal
 
 import numpy as np
 
 from outrider.kernels import RobotsRules, RobotsText, robots_verdicts
-from outrider.limits import CRAWL_DELAY_SECONDS_MAX, ROBOTS_BYTES_MAX, ROBOTS_WILDCARD_RULES_MAX, VISIT_LINES_MAX
-from outrider.robots.hours import VisitWindow, slowest, windows_of
-from outrider.robots.preferences import UseLines, preferences_of
+from outrider.limits import (
+    CRAWL_DELAY_SECONDS_MAX,
+    PREFERENCE_LINES_MAX,
+    PREFERENCE_TEXT_CHARACTERS_MAX,
+    ROBOTS_BYTES_MAX,
+    ROBOTS_IGNORED_LINES_MAX,
+    ROBOTS_WILDCARD_RULES_MAX,
+    VISIT_LINES_MAX,
+)
+from outrider.robots.hours import Rate, VisitWindow, slowest, windows_of
+from outrider.robots.preferences import UseLines, preferences_of, said_in_line
 from outrider.uses import Preferences, UseLine
 
 Answer = Literal["rules", "redirect", "allow", "unreachable"]
@@ -164,6 +172,18 @@ class Rules:
         """Returns the windows of the Visit-time lines of the agent's group; none for any time."""
         return windows_of(self._remarks(agent, "visit-time"))
 
+    def ignored(self, agent: str) -> list[str]:
+        """Returns the lines about hours, rates and uses of the agent's group that cannot be read, each with its number
+        and the reason: the first `ROBOTS_IGNORED_LINES_MAX`."""
+        token, found = self._token(agent), []
+        for name, reason_of in _REASONS.items():
+            limit = PREFERENCE_LINES_MAX if name == _USAGE else VISIT_LINES_MAX
+            for number, octets in self._text.remarks(token, name, limit):
+                value = octets.decode("utf-8", "replace")
+                if (reason := reason_of(number, value)) is not None:
+                    found.append((number, f"line {number}: {name}: {_cut(value)} is ignored: {reason}"))
+        return [text for _, text in sorted(found)[:ROBOTS_IGNORED_LINES_MAX]]
+
     def _remarks(self, agent: str, name: str) -> list[str]:
         found = self._text.remarks(self._token(agent), name, VISIT_LINES_MAX)
         return [value.decode("utf-8", "replace") for _, value in found]
@@ -184,6 +204,28 @@ class Rules:
 
     def __repr__(self) -> str:
         return f"<Rules for {self._text.agents} agents, {len(self._text.sitemaps())} sitemaps>"
+
+
+_USAGE = "content-usage"
+_REASONS: Mapping[str, Callable[[int, str], str | None]] = {
+    "visit-time": lambda _, value: None if VisitWindow.of(value) else "use two different times in GMT, as 0600-0845",
+    "request-rate": lambda _, value: None if Rate.of(value) else "use documents and their time, as 10/1m",
+    _USAGE: lambda number, value: said_in_line((number, _USAGE, value)).fault,
+}
+"""Fields of lines that may be unreadable, and why a line with this number and value is."""
+_IGNORABLE = tuple(name.encode() for name in _REASONS)
+
+
+def _cut(value: str) -> str:
+    return value if len(value) <= PREFERENCE_TEXT_CHARACTERS_MAX else f"{value[:PREFERENCE_TEXT_CHARACTERS_MAX]}…"
+
+
+def ignored_lines(body: bytes, agent: str) -> str | None:
+    """Returns the lines of a robots.txt that `Rules.ignored` names, as one text; None without any."""
+    lowered = body.lower()
+    if not any(name in lowered for name in _IGNORABLE):
+        return None
+    return "; ".join(Rules.parse(body).ignored(agent)) or None
 
 
 def _text_of(body: bytes) -> bytes:

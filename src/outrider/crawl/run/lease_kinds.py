@@ -34,6 +34,7 @@ from outrider.crawl.setup.host_settings import PerHost
 from outrider.fetch.meaning import NOT_MODIFIED
 from outrider.journey import Kind, Link, Outcome, RobotsAnswer, Verdict, Word
 from outrider.limits import BODY_BYTES_MAX, HEAD_BYTES_MAX, SITEMAP_BYTES_MAX, TDMREP_BYTES_MAX
+from outrider.robots import ignored_lines
 from outrider.url import UrlBatch
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ class Tools:
     tdm_files: TdmFiles
     hooks: Hooks
     per_host: PerHost
+    agent: str
 
 
 # -- readings: from the answer of an errand to its judgement and its content ------------------------------------------
@@ -67,7 +69,10 @@ def _read_robots(tools: Tools, one: Reading) -> None:
     """Finds the sitemaps that a robots.txt names, and queues the tdmrep.json. The frontier reads its rules."""
     lease = one.visit.lease
     tools.tdm_files.of_robots(lease, one.visit.status)
-    one.found = tools.sitemaps.of_robots(lease.url, lease.authority, robots_outcome(one.visit).robots)
+    answer = robots_outcome(one.visit).robots
+    one.found = tools.sitemaps.of_robots(lease.url, lease.authority, answer)
+    if answer is not None and answer.body:
+        one.found.problem = ignored_lines(answer.body, tools.agent)
 
 
 def _read_sitemap(tools: Tools, one: Reading) -> None:

@@ -126,7 +126,9 @@ class Settler:
         self._tell = tell
         said = self._tdm_files.about if options.tdmrep else None
         self._reader = reader or Reader(options, self._hooks, output, keeps_links=tell is not None, said_in_file=said)
-        self._tools = Tools(self._sitemaps, self._probes, self._tdm_files, self._hooks, PerHost(options))
+        self._tools = Tools(
+            self._sitemaps, self._probes, self._tdm_files, self._hooks, PerHost(options), options.user_agent
+        )
         self.spellings = SpellingRedirects(LossyRules.parse(options.url_rules) if options.url_rules else None)
         """URLs that are requested in another spelling than their own."""
         self._ruled: set[str] = set()
