@@ -147,6 +147,36 @@ def test_a_frontier_that_is_closed_fails_items_that_may_be_repeated():
         assert list(answers) == [{"ID": "3", "status": FAIL}]
 
 
+@pytest.mark.parametrize(
+    "count", [4_000, pytest.param(1_000_000, marks=[pytest.mark.long, pytest.mark.timeout(3_600)])]
+)
+def test_updates_of_one_stream_are_applied_in_their_order_while_other_streams_write(count):
+    """Each URL gets two updates, one after the other. The peer applied 83 of 5,000 such pairs in the wrong order."""
+    with serving() as address:
+        client, over = Client(address), threading.Event()
+
+        def others(number):
+            row = 0
+            while not over.is_set():
+                client.put(*(known(f"http://o{number}.test/{row + place}", LATER, "other") for place in range(50)))
+                row += 50
+
+        threads = [threading.Thread(target=others, args=(number,)) for number in range(3)]
+        for thread in threads:
+            thread.start()
+        items = (known(f"http://h{row // 2 % 100}.test/{row // 2}", LATER + row % 2) for row in range(count))
+        try:
+            answers = list(client.stream("PutURLs", items, seconds=3_000))
+        finally:
+            over.set()
+            for thread in threads:
+                thread.join()
+        assert len(answers) == count
+        listed = client.stream("ListURLs", {"size": count, "crawlID": "DEFAULT"}, seconds=3_000)
+        dates = [item["known"]["refetchable_from_date"] for item in listed]
+        assert dates == [LATER + 1] * (count // 2)
+
+
 def test_a_slow_reader_gets_no_more_than_it_reads_and_the_rest_returns():
     with Frontier.memory(robots="caller", settings=NO_DELAY) as frontier, serving(frontier) as address:
         client = Client(address)

@@ -4,6 +4,7 @@ import msgspec
 import numpy as np
 import pytest
 
+from model.world import World
 from outrider import Frontier
 from outrider.engine.url_exchange import Put, UrlExchange, record_of_known
 from outrider.errors import SettingsError
@@ -23,6 +24,8 @@ ROWS = [
 ]
 METADATA = [b"", b'{"n":["1"]}', b"", b'{"n":["2","3"]}', b"", b"", b'{"m":[]}', b""]
 LATER = 4_000_000_000
+HAND_OUTS = 12
+MICROSECOND = 1 / MICROSECONDS
 
 
 def columns(rows=ROWS, metadata=METADATA):
@@ -94,3 +97,33 @@ def test_a_refused_put_changes_nothing_and_leaves_the_others(frontiers):
     assert isinstance(error, SettingsError)
     assert len(codes) == 1
     assert exchange.totals(CRAWL, None).urls == 1
+
+
+def test_a_delay_of_a_second_is_kept_to_the_microsecond_also_across_kills():
+    world = World(delay=30, delay_factor=0)
+    exchange = UrlExchange(world.frontier)
+
+    def handed_out():
+        return exchange.hand_out(10, 600.0, per_queue=1, queues_max=10, crawl=CRAWL, key=None)
+
+    urls = [f"http://a.test/{number}" for number in range(HAND_OUTS)]
+    exchange.put([Put(CRAWL, columns([(url, "") for url in urls], [b""] * HAND_OUTS))])
+    exchange.set_delay(1.0, CRAWL, None)
+    found = []
+    for number in range(HAND_OUTS):
+        leases = list(handed_out())
+        assert len(leases) == 1, f"hand-out {number}"
+        exchange.rest([lease.token for lease in leases])
+        found += [lease.url for lease in leases]
+        exchange.put([Put(CRAWL, columns([(found[-1], "")], [b""]), dates_of([0]))])
+        if number % 3 == 1:
+            world.kill()
+            exchange = UrlExchange(world.frontier)
+        world.clock.move(1 - MICROSECOND)
+        assert not handed_out()
+        if number % 3 == 2:
+            world.kill()
+            exchange = UrlExchange(world.frontier)
+            assert not handed_out()
+        world.clock.move(MICROSECOND)
+    assert sorted(found) == sorted(urls)
