@@ -1,4 +1,4 @@
-"""kill -9 under the gRPC server: what was acknowledged is there, once, and the clocks of hosts hold."""
+"""kill -9 and power cuts under the gRPC server: what was acknowledged is there, once, and the clocks of hosts hold."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ from functools import partial
 import grpc
 import pytest
 
+from crash.mounting import ext4
+from crash.test_power_ext4 import HOW
 from e2e.crawling import command, environment, outrider, wait_for
 from grpc_client import Client, discovered, known
 
-OK = 0
+OK, FAIL = 0, 2
 ROUNDS, ITEMS = 4, 3_000
 HOSTS, PATHS = 40, 30
 
@@ -25,8 +27,8 @@ def server(tmp_path):
     """Starts servers of one directory; each is killed at the end."""
     running = []
 
-    def start():
-        words = command("serve", tmp_path / "crawl", "--grpc", "127.0.0.1:0")
+    def start(directory=tmp_path / "crawl"):
+        words = command("serve", directory, "--grpc", "127.0.0.1:0")
         running.append(subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env=environment()))
         line = running[-1].stderr.readline()
         assert "serving gRPC at" in line, line
@@ -61,9 +63,9 @@ class Sender:
         try:
             for ack in client.stream("PutURLs", self.items()):
                 kind, url = ack["ID"].split(" ")
-                if kind == "new":
+                if kind == "new" and ack.get("status", 0) != FAIL:
                     self.new.add(url)
-                elif ack.get("status", 0) == OK:
+                elif kind != "new" and ack.get("status", 0) == OK:
                     self.acknowledged[url] = max(int(kind), self.acknowledged.get(url, 0))
                 self.count += 1
                 if self.count > ITEMS // 6:
@@ -87,6 +89,45 @@ def test_what_was_acknowledged_survives_kill_9(server, tmp_path):
         thread.join(30)
         assert not thread.is_alive()
     client, process = server()
+    check(client, sender)
+    process.kill()
+    process.wait()
+    told = outrider("verify", tmp_path / "crawl")
+    assert told.returncode == 0, told.stdout + told.stderr
+
+
+@pytest.mark.parametrize("how", list(HOW))
+def test_what_was_acknowledged_survives_a_power_cut_of_a_real_file_system(server, tmp_path, how):
+    sender = Sender(random.Random(HOW[how]), itertools.count(4_000_000_000))
+    with ext4(tmp_path) as disk:
+        for last in (False, False, True):
+            disk.mount()
+            client, process = server(disk.place / "crawl")
+            try:
+                ready = threading.Event()
+                thread = threading.Thread(target=sender.run, args=(client, ready))
+                sender.count = 0
+                thread.start()
+                assert ready.wait(30)
+                disk.cut(HOW[how])
+            finally:
+                process.kill()
+                process.wait()
+            thread.join(30)
+            assert not thread.is_alive()
+            disk.unmount()
+            if last:
+                disk.mount()
+                client, process = server(disk.place / "crawl")
+                try:
+                    check(client, sender)
+                finally:
+                    process.kill()
+                    process.wait()
+
+
+def check(client, sender):
+    """Whether all that was acknowledged is there, once."""
     found, places = {}, 0
     for item in client.stream("ListURLs", {"size": 1_000_000}):
         places += 1
@@ -98,10 +139,6 @@ def test_what_was_acknowledged_survives_kill_9(server, tmp_path):
         assert date <= found[url] <= sender.sent[url], url
     assert sender.new <= found.keys()
     assert client.ask("GetStats")["size"] == len(found)
-    process.kill()
-    process.wait()
-    told = outrider("verify", tmp_path / "crawl")
-    assert told.returncode == 0, told.stdout + told.stderr
 
 
 def test_a_killed_server_hands_out_no_url_twice_and_none_early(server):
