@@ -1,4 +1,4 @@
-"""kill -9 and power cuts under the gRPC server: what was acknowledged is there, once, and the clocks of hosts hold."""
+"""kill -9 and power cuts under the gRPC server: acknowledged items are there, once, and the clocks of hosts hold."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Sender:
             ready.set()  # the server was killed
 
 
-def test_what_was_acknowledged_survives_kill_9(server, tmp_path):
+def test_acknowledged_items_survive_kill_9(server, tmp_path):
     rng = random.Random(37)
     sender = Sender(rng, itertools.count(4_000_000_000))
     for _ in range(ROUNDS):
@@ -97,7 +97,7 @@ def test_what_was_acknowledged_survives_kill_9(server, tmp_path):
 
 
 @pytest.mark.parametrize("how", list(HOW))
-def test_what_was_acknowledged_survives_a_power_cut_of_a_real_file_system(server, tmp_path, how):
+def test_acknowledged_items_survive_a_power_cut_of_a_real_file_system(server, tmp_path, how):
     sender = Sender(random.Random(HOW[how]), itertools.count(4_000_000_000))
     with ext4(tmp_path) as disk:
         for last in (False, False, True):

@@ -50,7 +50,7 @@ def code_of(call):
 
 
 def waited(what, seconds=10.0):
-    """What a function returns as soon as that is true, or at the end of the time."""
+    """Returns the answer of a function as soon as that is true, or at the end of the time."""
     until = time.monotonic() + seconds
     while not (found := what()) and time.monotonic() < until:
         time.sleep(0.005)

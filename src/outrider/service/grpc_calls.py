@@ -39,7 +39,7 @@ ROLES: Final[dict[str, Role]] = {
     "SetActive": Role.OPERATE, "SetDelay": Role.OPERATE, "SetCrawlLimit": Role.OPERATE, "PurgeURLs": Role.OPERATE,
     "SetLogLevel": Role.ADMIN,
 }  # fmt: skip
-"""The role that each call needs. Those of operators have a line in audit.jsonl."""
+"""The role that each call needs. The calls of operators have a line in audit.jsonl."""
 
 
 def crawl_of(request: Request) -> str:
@@ -102,7 +102,7 @@ class Calls:
             "ListQueues": self._list_queues,
             "CountURLs": self._count,
         }
-        """Those that may read everything. They end early if their client is gone."""
+        """Calls that may read everything. They end early if their client is gone."""
 
     @property
     def active(self) -> bool:

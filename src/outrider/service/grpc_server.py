@@ -87,7 +87,7 @@ class _Items:
         self.crawls = [told[name] for name in names] if len(told) > 1 else [*told.values()] * len(names)
 
     def name(self, row: int) -> tuple[str, str, str]:
-        """What makes an item one URL."""
+        """Returns crawl, key and URL of an item, which are equal for items of one URL."""
         return self.crawls[row], self.keys[row], self.urls[row]
 
     def complete(self) -> npt.NDArray[np.bool_]:

@@ -56,7 +56,7 @@ class Resting(Part):
         longest, latest = np.full(len(each), np.nan), np.full(len(each), NOT_OVER)
         np.fmax.at(longest, places, lasted)
         np.maximum.at(latest, places, ended)
-        # What is over and is said again without a value is no news.
+        # A request that is over, and is named again without a value, adds nothing.
         ends = self.tables.hosts.rested.ends_of(each)
         news = (longest > 0) | (latest >= 0)
         news |= True if ends is None else ends == NOT_OVER

@@ -154,7 +154,7 @@ class Transfer(Part):
     def put(self, records: Iterable[Mapping[str, Any]], now: Instant) -> list[Code]:
         """Accepts URLs with the states in their records, and moves known ones to these states: state with its reason,
         due, attempts, priority and metadata; a priority or metadata of None stays as it is. This ends an open lease of
-        the URL. Of several records of one URL the last one counts. Returns a code for each record: new or known.
+        the URL. The last record of a URL counts. Returns a code for each record: new or known.
 
         Raises SettingsError for an invalid record; then nothing is changed.
         """
@@ -196,7 +196,7 @@ class Transfer(Part):
         self._core.wake(now)
 
     def _put_dated(self, links: Arrivals, draft: Draft) -> None:
-        """Logs these URLs as one frame. Of several rows of one URL the last one counts."""
+        """Logs these URLs as one frame. The last row of a URL counts."""
         found = self._known_of(links)
         rows = last_of_each(found.prints)
         new, known = rows[~found.known[rows]], rows[found.known[rows]]
