@@ -35,8 +35,8 @@ MARGIN = 10  # seconds, for a machine with other work
 
 
 @pytest.fixture
-def served(tmp_path):
-    with web(tmp_path / "web", hosts=HOSTS, pages=400, suffix="test") as running:
+def served(tmp_path, request):
+    with web(tmp_path / "web", hosts=HOSTS, pages=getattr(request, "param", 400), suffix="test") as running:
         yield running
 
 
@@ -58,6 +58,7 @@ def ends_well(nodes):
     return again
 
 
+@pytest.mark.parametrize("served", [1_200], indirect=True)  # so that it lasts until the third stop
 def test_a_node_that_is_stopped_and_started_again_and_again_costs_at_most_its_open_requests(nodes):
     stops = 3
     for _ in range(stops):

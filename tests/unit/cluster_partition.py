@@ -31,14 +31,14 @@ class TrimmedTopic:
 class OnePartition:
     """A node that may own the only partition of a cluster."""
 
-    def __init__(self, folder, topic, objects):
+    def __init__(self, folder, topic, objects, **how):
         self.topic, self.folder, self.trimmed, self.links_trimmed = topic, folder, [], []
         folder.mkdir()
         brokers = SimpleNamespace(changelog=lambda number: topic, trim=self._trim)
         manifest = new_manifest("x", 1, created="2026-01-01T00:00:00Z", random_bytes=bytes(48))
         self.node = ClusterNode(
             manifest, brokers, lambda number: objects, str(folder), SimpleNamespace(), SimpleNamespace(),
-            name=folder.name, settings={},
+            name=folder.name, settings={}, **how,
         )  # fmt: skip
 
     def _trim(self, which, partition, offset):

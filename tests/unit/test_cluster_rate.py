@@ -41,7 +41,7 @@ class Nodes:
         shares = sum(owner == node and begins <= self.at for owner, begins in self.owner)
         count = self.nodes[node].available(shares)
         if count:
-            self.nodes[node].take(count)
+            self.nodes[node].take(count, allowed=count, wanted=count)
             self.fetches += [self.at] * count
         return shares, count, self.nodes[node].wait_seconds(shares)
 

@@ -20,6 +20,7 @@ decode a type for the first time can crash the interpreter (msgspec 0.22).
     served_stores.py   the same for a node whose pages are fetched by workers
     page_shares.py     a limit of pages of the whole crawl, divided among partitions
     rate_shares.py     the rate of the whole crawl, divided among partitions
+    rate_loans.py      shares of the rate that idle nodes lend
     written_places.py  how far the line files of a node are sealed, for each partition
     sealing.py         seals the lines of a node from time to time
     sealed_lines.py    the lines of all nodes in object storage

@@ -61,7 +61,7 @@ class OwnersChangelog:
         self._waiting_bytes = 0
         self._appended = counting.lsn
         self._under: _Under | None = None
-        self._records: Iterator[tuple[Frames, int]] = iter(())  # of a frame in parts that is being sent
+        self._records: Iterator[tuple[Frames, int]] = iter(())  # the parts of a frame that is being sent
         self._failure: StoreFailedError | None = None
         self._ended_at: int | None = None
         self._stopped = False

@@ -26,12 +26,13 @@ from outrider.cluster.link_transport import LinkTransport
 from outrider.cluster.links import send_links
 from outrider.cluster.owning import Claimed, claim, make_ready, open_store
 from outrider.cluster.page_shares import PageShares
-from outrider.cluster.rate_shares import SHARE_REST, RateShares
+from outrider.cluster.rate_loans import RateLoans, note_lent, note_returned, rest_of
+from outrider.cluster.rate_shares import RateShares
 from outrider.cluster.served_stores import ServedStores
 from outrider.cluster.snapshot_uploads import SnapshotUploads
 from outrider.cluster.snapshots import Objects, newest_snapshot
 from outrider.cluster.stores import OutputPlaces, OwnStore, OwnStores
-from outrider.cluster.words import NodeMessage, PartitionCounts
+from outrider.cluster.words import NodeMessage, PartitionCounts, RateLoan
 from outrider.errors import (
     ClaimLostError,
     ClaimRefusedError,
@@ -130,7 +131,10 @@ class ClusterNode:
         self._round = 0
         self._counts = CrawlCounts(manifest.partitions, node_seconds=3 * tenure_seconds)
         self._links = LinkTransport(manifest, brokers, self.stores, applied=self._counts.received, say=self._say)
-        self._answering = Answering(brokers, self.stores, name, self._counts.hear)
+        self._rate, self._loans = rate, None if rate is None else RateLoans(name, elapsed)
+        if self._loans is not None:
+            self.stores.borrowed_shares = self._loans.borrowed
+        self._answering = Answering(brokers, self.stores, name, self._hear)
         self._snapshots = SnapshotUploads(manifest, brokers, objects_of, directory, self._say)
         self._last_sum: tuple[object, ...] = ()
         self.failure: BaseException | None = None
@@ -303,7 +307,8 @@ class ClusterNode:
             self._say_lost(number, claimed.after.epoch)
             raise
         is_first = not claimed.before.epoch
-        store = OwnStore(number, owned, rate_from=0 if is_first else elapsed() + SHARE_REST)
+        store = OwnStore(number, owned)
+        store.rate_from = 0 if is_first else elapsed() + rest_of(store)
         try:
             owned.changelog.keep()
             self._links.opened(store)
@@ -431,7 +436,7 @@ class ClusterNode:
         for store in self.stores.all():
             with self.stores.may_be_lost(store):
                 counts.append(counts_of(store, self._links.received(store.number)))
-        self._brokers.records("words").send(self._word(counts)).offset()
+        self._brokers.records("words").send(self._word(counts, loans=self._lend())).offset()
         self._judge_end()
 
     def _listen(self) -> None:
@@ -443,9 +448,32 @@ class ClusterNode:
         """Answers the questions of commands."""
         self._answering.answer(NODE_COUNT_SECONDS)
 
-    def _word(self, counts: list[PartitionCounts], *, ended: bool = False) -> bytes:
+    def _word(self, counts: list[PartitionCounts], *, ended: bool = False, loans: Sequence[RateLoan] = ()) -> bytes:
         self._round += 1
-        return msgspec.json.encode(NodeMessage(self.name, wall(), self._round, counts, self._address, ended))
+        needs = self._loans.ask(self._rate.short_at) if self._rate is not None and self._loans is not None else ""
+        told = NodeMessage(self.name, wall(), self._round, counts, self._address, ended, needs, [*loans])
+        return msgspec.json.encode(told)
+
+    def _hear(self, message: NodeMessage) -> None:
+        self._counts.hear(message)
+        if self._loans is not None:
+            self._loans.hear(message.node, message.needs_rate, message.loans)
+
+    def _lend(self) -> list[RateLoan]:
+        """Lends shares of the rate that this node does not need, and notes this in their stores."""
+        if self._rate is None or self._loans is None:
+            return []
+        with self._rate.turn:
+            loans = self._loans.lend(self.stores.all(), self._rate.used_at)
+        lent = {loan.partition: loan for loan in loans}
+        noted = []
+        for store in self.stores.all():
+            with self.stores.may_be_lost(store):
+                note_returned(store, elapsed())
+                if store.number in lent:
+                    note_lent(store)
+                    noted.append(lent[store.number])
+        return noted
 
     def _judge_end(self) -> None:
         """The crawl is over if two counts in a row over all partitions are equal and show nothing to do. A node that

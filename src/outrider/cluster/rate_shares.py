@@ -1,8 +1,9 @@
 """The rate of a whole crawl (`--rate`), divided into equal shares, one for each partition.
 
-The owner of a partition has its share, and a node uses its shares together. After a change of the owner, a share is
-used a minute after the store was opened. So in each minute a share has one user at most, whichever nodes join, leave,
-are killed or are paused, and all nodes together fetch at most what the rate allows for a minute.
+The owner of a partition has its share, and a node uses its shares together (`rate_loans.py` lends those of idle
+nodes). After a change of the owner, a share is used a minute after the store was opened. So in each minute a share has
+one user at most, whichever nodes join, leave, are killed or are paused, and all nodes together fetch at most what the
+rate allows for a minute.
 """
 
 from __future__ import annotations
@@ -36,6 +37,10 @@ class RateShares:
             )
         self._of_share, self._now = rate * WINDOW_SECONDS / partitions, now
         self._fetches: FetchRate | None = None  # from the first share on
+        self.used_at: Instant = now()
+        """When this node last had a lease."""
+        self.short_at: Instant | None = None
+        """When it last wanted more leases than its shares allowed; None: never."""
         self.turn = threading.Lock()
         """A thread locks it from `available` to `take`."""
 
@@ -44,10 +49,13 @@ class RateShares:
         fetches = self._with(shares)
         return 0 if fetches is None else fetches.available(self._now())
 
-    def take(self, count: int) -> None:
-        """Counts fetches that begin now, after `available`."""
-        if self._fetches is not None:
-            self._fetches.take(count, self._now())
+    def take(self, count: int, *, allowed: int, wanted: int) -> None:
+        """Counts fetches that begin now, after `available`. allowed: its answer. wanted: by the caller."""
+        if self._fetches is not None and count:
+            self.used_at = self._now()
+            if count == allowed < wanted:
+                self.short_at = self.used_at
+            self._fetches.take(count, self.used_at)
 
     def wait_seconds(self, shares: int) -> float | None:
         """Returns the seconds until a fetch may begin; None without a share."""

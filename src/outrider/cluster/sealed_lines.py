@@ -113,7 +113,7 @@ class SealedLines:
         for name in self._objects.names(f"{self._prefix}{stream}/"):
             found = _LINES_NAME.fullmatch(name.rpartition("/")[2])
             if found is None:
-                continue  # of another program
+                continue  # another program has written it
             try:
                 lines = gzip.decompress(self._read(name))
             except (OSError, EOFError, zlib.error) as error:

@@ -24,8 +24,8 @@ _RETRY_SECONDS: Final = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Seal:
-    """What is sealed. begins, ends: of each line file, in bytes. lsns: of the last line of each store. drops: how often
-    lines were removed before."""
+    """One seal. begins, ends: of each line file, in bytes. lsns: of the last line of each store. drops: how
+    often lines were removed before."""
 
     begins: Mapping[str, int]
     ends: Mapping[str, int]

@@ -46,7 +46,7 @@ class ServedStores(OwnStores):
     def __init__(self, *given: Any, **named: Any) -> None:
         """As `OwnStores`."""
         super().__init__(*given, **named)
-        self._ends: dict[int, Instant] = {}  # of leases of this node, by token
+        self._ends: dict[int, Instant] = {}  # the leases of this node, by token
         self._leased_for: Repeated[LeaseBatch] = Repeated()
 
     def lease(self, want: int, *, request_id: RequestId | None = None, **how: Any) -> LeaseBatch:

@@ -48,8 +48,9 @@ class OwnStore:
     this node. lsn: of its last line. leaves: it leases nothing any more. heard: the offset of `words` up to which it
     has carried out orders; heard_noted: what the store itself says about that. pages_given: of all its shares
     (`PageShares`); pages_left: how many more it may lease, at least; at_limit: no share was left. rate_from: when its
-    share of the rate may be used, by `elapsed`. slow_target: a partition for which links wait here, because too many
-    wait there; leases_wait: many links wait here, so nothing is leased."""
+    share of the rate may be used, by `elapsed`; rate_lent_to: the last node that has borrowed it. slow_target: a
+    partition for which links wait here, because too many wait there; leases_wait: many links wait here, so nothing is
+    leased."""
 
     number: int
     owned: Owned
@@ -63,6 +64,7 @@ class OwnStore:
     heard: int = 0
     heard_noted: int = 0
     rate_from: Instant = 0
+    rate_lent_to: str = ""
     slow_target: int | None = None
     leases_wait: bool = False
 
@@ -115,6 +117,8 @@ class OwnStores:
         self._lines: list[Line] = []  # of these
         self.is_finished = False
         """Whether the whole crawl is over."""
+        self.borrowed_shares: Callable[[], int] = int
+        """Returns how many shares of the rate this node has borrowed now."""
 
     # -- which stores -------------------------------------------------------------------------------------------------
 
@@ -201,14 +205,16 @@ class OwnStores:
         if self._rate is None:
             return self._leased(want, how)
         with self._rate.turn:
-            leases = self._leased(min(want, self._rate.available(self._rate_shares())), how)
-            self._rate.take(len(leases))
+            allowed = self._rate.available(self._rate_shares())
+            leases = self._leased(min(want, allowed), how)
+            self._rate.take(len(leases), allowed=allowed, wanted=want)
         return leases
 
     def _rate_shares(self) -> int:
         """Returns how many shares of the rate this node may use now."""
         now = elapsed()
-        return sum(one.rate_from <= now and one.owned.changelog.may_request() for one in self.all())
+        own = sum(one.rate_from <= now and one.owned.changelog.may_request() for one in self.all())
+        return own + self.borrowed_shares()
 
     def _leased(self, want: int, how: Mapping[str, Any]) -> LeaseBatch:
         now = time.monotonic()

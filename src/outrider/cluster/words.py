@@ -68,9 +68,16 @@ class PartitionCounts(msgspec.Struct, frozen=True):
     heard: int = 0
 
 
+class RateLoan(msgspec.Struct, frozen=True):
+    """The share of the rate of a partition, lent to the node that has asked with this mark."""
+
+    partition: int
+    mark: str
+
+
 class NodeMessage(msgspec.Struct, frozen=True):
     """The regular message of a node to the others. at: by its clock, for people. round: grows with each message.
-    ended: it leaves."""
+    ended: it leaves. needs_rate: the mark of a question for shares of the rate. loans: the shares that it lends."""
 
     node: str
     at: Instant
@@ -78,6 +85,8 @@ class NodeMessage(msgspec.Struct, frozen=True):
     counts: list[PartitionCounts]
     address: str = ""
     ended: bool = False
+    needs_rate: str = ""
+    loans: list[RateLoan] = []
 
 
 class Question(msgspec.Struct, frozen=True):

@@ -27,7 +27,7 @@ OWNER: Final = "owner"
 
 
 class OutputOwner(msgspec.Struct, frozen=True):
-    """Who writes the lines of a store. closed: given up in good order, with all lines noted."""
+    """The writer of the lines of a store. closed: given up in good order, with all lines noted."""
 
     node: str
     epoch: int
