@@ -195,6 +195,13 @@ def _uses_of(source: str, said: Iterable[tuple[str, str]]) -> Uses:
     return {use: uses[use] for use in USES if use in uses}
 
 
+def _statement_of(name: str, text: str) -> Statement:
+    return (_usages if name == _USAGE else _signals)(f"header {name}", text, shown=text)
+
+
+_said_in_field = lru_cache(maxsize=512)(_statement_of)  # a site says the same with each answer
+
+
 def said_in_fields(headers: Iterable[tuple[str, str]]) -> list[Statement]:
     """Returns the statements of the fields of an answer. The lines of one field are joined (RFC 9110 section 5.3)."""
     found: dict[str, list[str]] = {}
@@ -203,12 +210,11 @@ def said_in_fields(headers: Iterable[tuple[str, str]]) -> list[Statement]:
         if name in FIELDS or name == _POLICY:
             found.setdefault(name, []).append(value)
     said: list[Statement] = []
-    if (values := found.get(_USAGE)) is not None:
-        text = ", ".join(values)
-        said.append(_usages(f"header {_USAGE}", text, shown=text))
-    if (values := found.get(_SIGNAL)) is not None:
-        text = ", ".join(values)
-        said.append(_signals(f"header {_SIGNAL}", text, shown=text))
+    for name in (_USAGE, _SIGNAL):
+        if (values := found.get(name)) is not None:
+            text = ", ".join(values)
+            is_short = len(text) <= PREFERENCE_CHARACTERS_MAX
+            said.append(_said_in_field(name, text) if is_short else _statement_of(name, text))
     if (values := found.get(_RESERVATION)) is not None:
         said.append(said_in_reservation(f"header {_RESERVATION}", values[-1], next(iter(found.get(_POLICY, ())), None)))
     return said
