@@ -37,6 +37,7 @@ BENCHES = (
     "work",
     "polite",
     "revisits",
+    "queues",
     "frontier",
 )  # quick ones first
 RESULTS = ROOT / "bench" / "results" / "latest.json"

@@ -88,7 +88,7 @@ def tables(*, quick: bool = False, queues: Sequence[int] | None = None, drawn: S
         if size != QUEUES[1]:
             crawls[size] = _crawl(size)
         shared[size] = _shared(size)
-        with _directory() as directory:
+        with child_directory() as directory:
             durable[size] = _visit(size, directory / "frontier")
             recovered[size] = _recover(durable[size], directory / "frontier")
     budgets = [_beyond(*one) for one in (BUDGETS_QUICK if quick else BUDGETS)]
@@ -97,7 +97,7 @@ def tables(*, quick: bool = False, queues: Sequence[int] | None = None, drawn: S
     drawn_durable = dict(durable)
     for size in HOSTS_DRAWN:
         if size not in durable:
-            with _directory() as directory:
+            with child_directory() as directory:
                 drawn_durable[size] = _visit(size, directory / "frontier")
     peers, missing = _peers(HOSTS_OF_PEERS_QUICK if quick else HOSTS_OF_PEERS)
     found = {
@@ -168,13 +168,13 @@ def _shared(queues: int) -> Found:
 
 
 def _beyond(queues: int, each: int, megabytes: int) -> Found:
-    with _directory() as directory:
+    with child_directory() as directory:
         sizes = ["--queues", str(queues), "--each", str(each), "--budget", str(megabytes)]
         return _child("memory", [*sizes, "--directory", str(directory / "frontier")])
 
 
 def _due(queues: int) -> Found:
-    with _directory() as directory:
+    with child_directory() as directory:
         sizes = ["--queues", str(queues), "--each", "2", "--budget", str(HOSTS_DUE_BUDGET)]
         return _child("hosts", [*sizes, "--directory", str(directory / "frontier")])
 
@@ -185,7 +185,7 @@ def _recover(abandoned: Found, directory: Path) -> Found:
 
 
 def _child(what: str, arguments: Sequence[str]) -> Found:
-    with _directory() as directory:
+    with child_directory() as directory:
         out = directory / "found.json"
         run(
             [sys.executable, "-m", "bench.frontier_engine", what, *arguments, "--out", out],
@@ -197,7 +197,8 @@ def _child(what: str, arguments: Sequence[str]) -> Found:
 
 
 @contextlib.contextmanager
-def _directory() -> Iterator[Path]:
+def child_directory() -> Iterator[Path]:
+    """Makes a directory for a child until the block ends."""
     path = Path(tempfile.mkdtemp(prefix="frontier-", dir=CACHE))
     try:
         yield path
@@ -233,15 +234,14 @@ def has_redis() -> bool:
     return shutil.which("redis-server") is not None
 
 
-def peer(name: str, hosts: int, jar: Path) -> Found:
+def peer(name: str, hosts: int, jar: Path, *, seconds_max: float = SECONDS_MAX) -> Found:
     """Measures one peer at one number of hosts: `fill` and `take`. If filling needed too long, `take` is missing."""
-    with _directory() as directory, contextlib.ExitStack() as ending:
+    with child_directory() as directory, contextlib.ExitStack() as ending:
         arguments: list[str] = []
         try:
             if name == "scrapy-redis":
-                port = _free_port()
-                server = ending.enter_context(_redis(port, directory))
-                arguments = ["--redis", f"redis://127.0.0.1:{port}/0", "--server", str(server)]
+                address, server = ending.enter_context(redis(directory))
+                arguments = ["--redis", address, "--server", str(server)]
             elif name == "urlfrontier":
                 port = _free_port()
                 server = ending.enter_context(serving(jar, port, directory))
@@ -250,10 +250,10 @@ def peer(name: str, hosts: int, jar: Path) -> Found:
             run(
                 [
                     *(PEERS_PYTHON, "-m", "bench.frontier_peers", name, "--hosts", str(hosts), *arguments),
-                    *("--directory", directory / "jobs", "--out", out),
+                    *("--seconds", str(seconds_max), "--directory", directory / "jobs", "--out", out),
                 ],
                 environment=ENVIRONMENT,
-                seconds_max=3 * SECONDS_MAX,
+                seconds_max=3 * seconds_max,
             )
             found: Found = json.loads(out.read_text(encoding="utf-8"))
         except (ChildFailedError, OSError) as error:
@@ -269,8 +269,9 @@ def _free_port() -> int:
 
 
 @contextlib.contextmanager
-def _redis(port: int, directory: Path) -> Iterator[int]:
-    """Starts a Redis on loopback that stores nothing on disk, and returns its process id."""
+def redis(directory: Path) -> Iterator[tuple[str, int]]:
+    """Starts a Redis on loopback that stores nothing on disk, and returns its address and process id."""
+    port = _free_port()
     command = ["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
     server = subprocess.Popen([*command, "--dir", directory], stdout=subprocess.DEVNULL)
     try:
@@ -278,7 +279,7 @@ def _redis(port: int, directory: Path) -> Iterator[int]:
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
                 break
             time.sleep(0.05)
-        yield server.pid
+        yield f"redis://127.0.0.1:{port}/0", server.pid
     finally:
         server.terminate()
         server.wait()

@@ -3,7 +3,8 @@
     .venv-bench/bin/python -m bench.frontier_peers NAME --hosts N [--redis URL --server PID] --directory DIR --out FILE
 
 Politeness is omitted for products that have it in the downloader (Scrapy, scrapy-redis, Crawlee). The Java URLFrontier
-applies its own, so only its CPU per URL can be measured. Filling and emptying end after SECONDS_MAX each.
+applies its own, so only its CPU per URL can be measured. Two of the peers are our own scheduler in Scrapy. Filling ends
+after SECONDS_MAX, emptying after POPS_SECONDS.
 """
 
 from __future__ import annotations
@@ -26,12 +27,15 @@ SECONDS_MAX = 20.0
 POPS_SECONDS = 6.0  # enough for a rate
 POPS_MAX = 20_000
 URLS_MIN = 10_000
+CONCURRENT = 64  # requests of a crawl of many hosts
 
 PEERS = {
     "scrapy": "Scrapy, memory, its default queue",
     "scrapy-plain": "Scrapy, memory, ScrapyPriorityQueue",
     "scrapy-jobdir": "Scrapy, JOBDIR, its default queue",
     "scrapy-redis": "scrapy-redis, its default queue",
+    "scrapy-outrider": "Outrider as Scrapy's scheduler, memory",
+    "scrapy-outrider-jobdir": "Outrider as Scrapy's scheduler, JOBDIR",
     "crawlee": "Crawlee, memory",
     "urlfrontier": "URLFrontier (Java), RocksDB",
 }
@@ -63,10 +67,11 @@ def each_of(hosts: int) -> int:
 
 
 def fill_and_take(
-    hosts: int, server: int | None, put: Callable[[list[str]], None], take: Callable[[int], int]
+    given: argparse.Namespace, put: Callable[[list[str]], None], take: Callable[[int], int]
 ) -> dict[str, Any]:
     """Runs both steps. put: adds URLs; take: leases at most N URLs, reports them and returns their number."""
-    filling = Step(server, SECONDS_MAX)
+    hosts, server = given.hosts, given.server
+    filling = Step(server, given.seconds)
     for urls in batches(0, hosts * each_of(hosts), hosts):
         put(urls)
         filling.count += len(urls)
@@ -82,41 +87,63 @@ def fill_and_take(
     return found
 
 
-def scrapy(name: str, given: argparse.Namespace) -> dict[str, Any]:
-    """Measures Scrapy's scheduler as its engine calls it, with a downloader that has nothing in flight."""
-    from scrapy import Request, Spider
+def settings_of_queue(name: str, directory: Path, redis: str | None) -> dict[str, object]:
+    """Returns the settings of Scrapy that choose one of its queues, or ours."""
+    settings: dict[str, object] = {"TELNETCONSOLE_ENABLED": False, "CONCURRENT_REQUESTS": CONCURRENT}
+    if name == "scrapy-plain":
+        settings["SCHEDULER_PRIORITY_QUEUE"] = "scrapy.pqueues.ScrapyPriorityQueue"
+    elif name == "scrapy-redis":
+        settings |= {
+            "SCHEDULER": "scrapy_redis.scheduler.Scheduler",
+            "DUPEFILTER_CLASS": "scrapy_redis.dupefilter.RFPDupeFilter",
+            "REDIS_URL": redis,
+            "SCHEDULER_FLUSH_ON_START": True,
+        }
+    elif name.startswith("scrapy-outrider"):
+        settings |= {
+            "SCHEDULER": "outrider.integrations.scrapy.Scheduler",
+            "DUPEFILTER_CLASS": "outrider.integrations.scrapy.DupeFilter",
+        }
+    if name.endswith("-jobdir"):
+        settings["JOBDIR"] = str(directory)
+    return settings
+
+
+def scheduler_of(name: str, directory: Path, redis: str | None) -> Any:
+    """Returns an open scheduler of Scrapy, with a downloader that has nothing in flight and without an engine."""
+    from scrapy import Spider
     from scrapy.core.downloader import Downloader
     from scrapy.utils.misc import build_from_crawler, load_object
     from scrapy.utils.test import get_crawler
 
     logging.disable(logging.WARNING)
-    settings: dict[str, object] = {"TELNETCONSOLE_ENABLED": False}
-    if name == "scrapy-plain":
-        settings["SCHEDULER_PRIORITY_QUEUE"] = "scrapy.pqueues.ScrapyPriorityQueue"
-    elif name == "scrapy-jobdir":
-        settings["JOBDIR"] = str(given.directory)
-    elif name == "scrapy-redis":
-        settings |= {
-            "SCHEDULER": "scrapy_redis.scheduler.Scheduler",
-            "DUPEFILTER_CLASS": "scrapy_redis.dupefilter.RFPDupeFilter",
-            "REDIS_URL": given.redis,
-            "SCHEDULER_FLUSH_ON_START": True,
-        }
 
     class Peer(Spider):
         name = "peer"
 
-    crawler = get_crawler(Peer, settings)
+    crawler = get_crawler(Peer, settings_of_queue(name, directory, redis))
     crawler.spider = Peer.from_crawler(crawler)
     idle = SimpleNamespace(slots={}, ip_concurrency=0, DOWNLOAD_SLOT=Downloader.DOWNLOAD_SLOT)
     idle.get_slot_key = lambda request: Downloader.get_slot_key(idle, request)
     crawler.engine = SimpleNamespace(downloader=idle)
     scheduler = build_from_crawler(load_object(crawler.settings["SCHEDULER"]), crawler)
     scheduler.open(crawler.spider)
+    return scheduler
 
-    def put(urls: list[str]) -> None:
-        for url in urls:
-            assert scheduler.enqueue_request(Request(url)), "each URL is new"
+
+def put_into(scheduler: Any, urls: list[str]) -> None:
+    """Adds a request for each URL. Ours stores them, which its thread does in a crawl."""
+    from scrapy import Request
+
+    for url in urls:
+        assert scheduler.enqueue_request(Request(url)), "each URL is new"
+    if type(scheduler).__module__.startswith("outrider."):
+        assert scheduler.has_pending_requests()
+
+
+def scrapy(name: str, given: argparse.Namespace) -> dict[str, Any]:
+    """Measures a scheduler of Scrapy as its engine calls it."""
+    scheduler = scheduler_of(name, given.directory, given.redis)
 
     def take(want: int) -> int:
         # One at a time, as the engine does. A slow queue is left after some seconds, so fewer are requested at once.
@@ -124,7 +151,7 @@ def scrapy(name: str, given: argparse.Namespace) -> dict[str, Any]:
             assert scheduler.next_request() is not None, "there are URLs left"
         return few
 
-    return fill_and_take(given.hosts, given.server, put, take)
+    return fill_and_take(given, lambda urls: put_into(scheduler, urls), take)
 
 
 def crawlee(name: str, given: argparse.Namespace) -> dict[str, Any]:
@@ -159,7 +186,7 @@ def crawlee(name: str, given: argparse.Namespace) -> dict[str, Any]:
             await queue.mark_request_as_handled(request)
         return want
 
-    return fill_and_take(given.hosts, given.server, put, lambda want: int(wait(some(want))))
+    return fill_and_take(given, put, lambda want: int(wait(some(want))))
 
 
 def urlfrontier(name: str, given: argparse.Namespace) -> dict[str, Any]:
@@ -175,7 +202,7 @@ def urlfrontier(name: str, given: argparse.Namespace) -> dict[str, Any]:
             peer.put(got, known=True)
             return len(got)
 
-        return fill_and_take(given.hosts, given.server, peer.put, take)
+        return fill_and_take(given, peer.put, take)
 
 
 def main() -> None:
@@ -185,6 +212,7 @@ def main() -> None:
     parser.add_argument("--redis")
     parser.add_argument("--address", help="of the Java service")
     parser.add_argument("--server", type=int, help="the process whose CPU time counts too")
+    parser.add_argument("--seconds", type=float, default=SECONDS_MAX, help="for filling at most")
     parser.add_argument("--directory", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     given = parser.parse_args()

@@ -818,6 +818,7 @@ INTEGRATION_AHEAD_MAX = 256  # more of them would keep hosts busy that could be 
 INTEGRATION_TURN_LINKS_MAX = 2_000  # links that one turn stores: a turn takes some ten milliseconds
 INTEGRATION_TURN_SECONDS_MIN = 0.02  # between the beginnings of two turns with many events: requests wait for it
 INTEGRATION_TURN_EVENTS = 8  # in a turn with many events; after fewer, the next one begins sooner in proportion
+INTEGRATION_ANSWERS_PER_CALL = 100  # answers that one call on the event loop passes on: some milliseconds
 INTEGRATION_WAIT_SECONDS_MAX = 5.0  # between two turns
 INTEGRATION_POLL_SECONDS = 1.0  # the same where other programs use the frontier
 INTEGRATION_FULL_PAUSE_SECONDS = 1.0  # until a full disk is tried again

@@ -54,6 +54,7 @@ from outrider.journey import Code, Lease, Outcome, Verdict
 from outrider.limits import (
     INTEGRATION_AHEAD_MAX,
     INTEGRATION_AHEAD_MIN,
+    INTEGRATION_ANSWERS_PER_CALL,
     INTEGRATION_CLOSE_SECONDS_MAX,
     INTEGRATION_PATIENCE_SECONDS,
     MICROSECONDS,
@@ -594,9 +595,11 @@ class Scheduler(BaseScheduler):  # type: ignore[misc]  # as above
         store = self._store
         if store is None or self._engine is None:
             return
-        while store.answers:
+        for _ in range(min(len(store.answers), INTEGRATION_ANSWERS_PER_CALL)):
             answer, code = store.answers.popleft()
             answer(code)
+        if store.answers:
+            self._wake()
         self._engine.ask_again()
 
     def _write_alone(self, store: StoreThread) -> None:
