@@ -107,5 +107,9 @@ def _values(cards: Cards, row: int) -> tuple[Any, ...]:
     queued without a new record, so its state does not count. A planned one is also queued at another instant, with the
     class of its value: of two copies that differ in these alone, either may remain."""
     head = cards.heads[row]
-    names = ("fingerprint", "priority") if head["reason"] == PLANNED else ("fingerprint", "priority", "due", "klass")
+    names = _OF_PLANNED if head["reason"] == PLANNED else _OF_OTHERS
     return (*(head[name].item() for name in names), cards.extra_of(row))
+
+
+_OF_PLANNED = ("fingerprint", "priority", "attempts", "losses")
+_OF_OTHERS = (*_OF_PLANNED, "due", "klass")
