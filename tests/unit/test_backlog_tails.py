@@ -145,6 +145,14 @@ def test_a_card_in_a_tail_is_forgotten_without_reading_its_chunk():
     assert [4_321, *(order for order in range(5_000) if order != 4_321)] == orders(backlog.drain(7, 5_000))
 
 
+def test_a_card_of_a_queue_that_is_set_aside_is_forgotten():
+    backlog = TailedBacklog(MemoryFiles(), name="b", bytes_max=0)
+    backlog.put([1, 2], cards_of([1, 2]))
+    assert 0 == backlog.statistics()["cards_in_memory"]
+    backlog.forget([1], cards_of([1]))
+    assert ([0, 1], [2]) == (backlog.waiting([1, 2]).tolist(), orders(backlog.take([1, 2])[1]))
+
+
 def test_chunks_with_too_many_old_copies_are_read(monkeypatch):
     set_limits(monkeypatch, BACKLOG_MOVED_CARDS_MAX=20)
     backlog = filled(5_000, MemoryFiles())

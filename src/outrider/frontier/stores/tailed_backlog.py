@@ -306,7 +306,8 @@ class TailedBacklog:
         """Removes these cards, each of which is in the queue of its row, without a search of its tail. A card that
         leads a chunk on disk is removed from that. The copy of another one stays there until its chunk is read. A card
         of a queue without a tail that is not in memory is nowhere. Raises DamagedStoreError."""
-        rows, loaded = _rows(queues), 0
+        rows = _rows(queues)
+        loaded = self._bring_aside(rows)  # a call after the search of the heads may have set a queue aside
         cards = sorted_form(cards) if self._ordered else cards
         for place, queue in enumerate(rows.tolist()):
             head, tail = cards.heads[place], self._tails.get(queue)
