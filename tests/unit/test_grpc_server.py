@@ -192,7 +192,8 @@ def test_a_slow_reader_gets_no_more_than_it_reads_and_the_rest_returns():
         answers.cancel()
         # What did not reach the client returns to its queue; what may have reached it stays handed out.
         assert waited(lambda: frontier.count(state="queued") > count // 3)
-        assert frontier.count(state="leased") + frontier.count(state="queued") == count
+        urls = frontier.statistics()["urls"]  # one moment: more may return meanwhile
+        assert urls["leased"] + urls["queued"] == count
 
 
 def test_a_cancelled_call_is_forgotten_at_once():
