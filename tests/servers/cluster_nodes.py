@@ -123,6 +123,7 @@ class Nodes:
         assert {1} == set(fetched.values())
         assert len(pages) == len({line["token"] for line in pages})
         assert [] == judge(self.served.log_file, delay=DELAY).breaches
+        self._verify()
         return self.repeated()
 
     def export(self):
@@ -144,16 +145,28 @@ class Nodes:
         assert self.served.web.must_fetch() <= set(fetched)
         assert {1} == set(fetched.values())
         assert [] == judge(self.served.log_file, delay=DELAY).breaches
+        self._verify()
         return found
 
     def waiting_hosts(self, name):
         """The hosts of a killed node that have queued URLs and no open lease, by its own files."""
         found = []
+        for frontier in self._stores(name):
+            found += [host.name for host in frontier.hosts() if host.queued and not host.leased]
+        return found
+
+    def _stores(self, name):
+        """The stores that the directory of an ended node has, also of partitions that other nodes own by now."""
         for place in (self.folder / name / "cluster" / "partitions").iterdir():
             if (place / MANIFEST_NAME).exists():  # else it was killed during a claim
                 with Frontier.look(place) as frontier:
-                    found += [host.name for host in frontier.hosts() if host.queued and not host.leased]
-        return found
+                    yield frontier
+
+    def _verify(self):
+        """Counts the records of all stores again, and compares them with the counters."""
+        for name in self.running:
+            for frontier in self._stores(name):
+                assert () == frontier.verify().problems
 
     def _requests(self):
         return [json.loads(line) for line in self.served.log_file.read_text().splitlines()]
