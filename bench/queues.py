@@ -1,4 +1,4 @@
-"""`queues`: Outrider in the place of Scrapy's queue, beside Scrapy's own queues and scrapy-redis.
+"""`queues`: Outrider in the place of Scrapy's queue, compared with Scrapy's own queues and scrapy-redis.
 
 One request at a time, as Scrapy's engine asks for them. Crawls are of a site of many hosts on loopback, without delays.
 """

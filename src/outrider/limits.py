@@ -851,4 +851,4 @@ SIGNATURE_LABEL_MAX = 64  # characters of a label that a site chose
 SIGNATURE_NONCE_MAX = 512  # characters of a nonce that a site chose: the draft has 88
 ACCEPT_SIGNATURE_BYTES_MAX = 4_096  # all such fields of one answer: one member has 100
 CLOCK_AHEAD_SECONDS_MIN = 5.0  # a refused signature: the clocks differ by more than the way of an answer
-CLOCK_BEHIND_SECONDS_MIN = 30.0  # a refused signature: half of its life is over before it arrives
+CLOCK_LATE_SECONDS_MIN = 30.0  # a refused signature: half of its life is over before it arrives

@@ -196,7 +196,7 @@ def test_the_first_signature_that_can_be_made_is_made(key):
     assert (("@authority", "@path"), "b", "") == found
 
 
-@pytest.mark.parametrize(("seconds", "way"), [(-3_600, "AHEAD"), (3_600, "BEHIND"), (-2, ""), (20, "")])
+@pytest.mark.parametrize(("seconds", "way"), [(-3_600, "AHEAD"), (3_600, "LATE"), (-2, ""), (20, "")])
 def test_a_wrong_signature_and_a_wrong_clock_are_counted(key, seconds, way):
     """seconds: by which the clock of the site differs from ours."""
     notes: list[str] = []
@@ -210,7 +210,7 @@ def test_a_wrong_signature_and_a_wrong_clock_are_counted(key, seconds, way):
     assert refusal is mine.answered(request, refusal)
     line = network_lines({"names": 0, "requests": 1, "kept": 0, **mine.statistics()})[1]
     assert "1 signature called WRONG" in line
-    assert ([way] if way else []) == [word for word in ("AHEAD", "BEHIND") if word in line]
+    assert ([way] if way else []) == [word for word in ("AHEAD", "LATE") if word in line]
     assert [bool(way), True] == [any("set it" in note for note in notes), any("is wrong" in note for note in notes)]
 
 

@@ -39,7 +39,7 @@ pub enum Kind {
     Batches,
 }
 
-/// How long items are gathered at most. A client waits at most so much longer for an acknowledgement.
+/// How long items are gathered at most. This is also the longest delay that it adds to an acknowledgement.
 const GATHER_MAX: Duration = Duration::from_millis(25);
 /// Gathering ends if no item arrived for this time.
 const GATHER_STEP: Duration = Duration::from_millis(4);

@@ -30,7 +30,7 @@ class CrawlCounts:
     """The newest counts of all partitions. One thread calls `hear`; any thread may call the rest."""
 
     def __init__(self, partitions: int, *, node_seconds: float) -> None:
-        """node_seconds: a node counts as running for so long after its last message."""
+        """node_seconds: how long a node counts as running after its last message."""
         self._partitions, self._node_seconds = partitions, node_seconds
         self._newest: dict[int, PartitionCounts] = {}
         self._nodes: dict[str, float] = {}

@@ -73,7 +73,7 @@ class RateLoans:
             if asked is None:
                 continue  # another node has asked, or the question is old
             begin, end = self._borrowed.get(loan.partition, (0, 0))
-            # As long as the earlier loan lasts, nobody else has used the share since.
+            # During an earlier loan this node alone uses the share, so it need not wait.
             begin = begin if now < end else now + SHARE_REST
             self._borrowed[loan.partition] = begin, max(end, asked + _LOAN)
 

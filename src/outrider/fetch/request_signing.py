@@ -23,7 +23,7 @@ from outrider.identity.signatures import LABEL, AgentForm, SignedTarget, agent_v
 from outrider.identity.signing_key import SigningKey, require_own
 from outrider.limits import (
     CLOCK_AHEAD_SECONDS_MIN,
-    CLOCK_BEHIND_SECONDS_MIN,
+    CLOCK_LATE_SECONDS_MIN,
     MICROSECONDS,
     SIGNATURE_BACKDATE_SECONDS,
     SIGNATURE_HOSTS_MAX,
@@ -53,7 +53,7 @@ SIGNATURE_COUNTS: Final = (
     "not_signable",
     "refused",
     "clock_ahead_seconds",
-    "clock_behind_seconds",
+    "clock_late_seconds",
 )
 """The counts of a signer: see its `statistics`."""
 _CHALLENGES: Final = frozenset({401, 403, 429})
@@ -209,14 +209,14 @@ class RequestSigner:
             return
         if now - date >= CLOCK_AHEAD_SECONDS_MIN:
             way, reason = "ahead", "its signatures are of the future"
-        elif date - now >= CLOCK_BEHIND_SECONDS_MIN:
-            way, reason = "behind", "its signatures end too early"
+        elif date - now >= CLOCK_LATE_SECONDS_MIN:
+            way, reason = "late", "its signatures end too early"
         else:
             return
         off = round(abs(now - date))
         if off > self._counts[f"clock_{way}_seconds"]:
             self._counts[f"clock_{way}_seconds"] = off
-            place = f"ahead of {authority}" if way == "ahead" else f"behind {authority}"
+            place = f"ahead of {authority}" if way == "ahead" else f"late against {authority}"
             self._note(f"the clock of this machine is {off} s {place}, so {reason} and are refused: set it")
 
 

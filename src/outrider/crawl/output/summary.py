@@ -266,7 +266,7 @@ def _signature_lines(network: Mapping[str, float]) -> list[str]:
         parts.append(f"{counted(counts['asked'], 'answer')} asked for a signature{vain}")
     if counts["refused"]:
         parts.append(f"{counted(counts['refused'], 'signature')} called WRONG by sites (crawl.log names them)")
-    for way in ("ahead", "behind"):
+    for way in ("ahead", "late"):
         if seconds := counts[f"clock_{way}_seconds"]:
             parts.append(f"the clock of this machine is {seconds:,} s {way.upper()}: set it")
     return [f"signatures  {'; '.join(parts)}"]

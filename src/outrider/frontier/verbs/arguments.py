@@ -174,7 +174,7 @@ def name(what: str, value: object) -> str | None:
 
 
 def names(what: str, values: Sequence[str]) -> None:
-    """Checks many names at once, as `name` does; "" is no name."""
+    """Checks many names at once, as `name` does. An empty text means that the name is missing."""
     try:
         "".join(values).encode()
         wrong = max(map(len, values), default=0) > NAME_CHARACTERS_MAX
