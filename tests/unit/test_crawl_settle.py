@@ -432,7 +432,7 @@ def test_a_page_whose_answer_refuses_a_wanted_use_leaves_its_line_and_its_head(t
     assert ("gone", "use", None, 0) == (line["outcome"], line["error"], line["title"], line["bytes"])
     assert {"train-ai": "n"} == line["preferences"]["uses"]
     assert b"SECRET" not in archive
-    assert b'Outrider-Preferences: {"uses": {"train-ai": "n"}' in archive
+    assert b'Outrider-Preferences: {"uses":{"train-ai":"n"}' in archive
     assert b"WARC-Truncated: unspecified" in archive
 
 
@@ -457,3 +457,12 @@ def test_links_of_a_nofollow_page_are_followed_if_the_settings_say_so(tmp_path):
     body = b"<a rel=ugc href=/a></a>"
     assert State.QUEUED == directed(tmp_path / "out", "nofollow", body, follow_nofollow=True)[1]
     assert State.UNKNOWN == directed(tmp_path / "other", "noindex", body)[1]
+
+
+def test_a_statement_with_other_letters_is_ascii_in_the_archive(tmp_path):
+    metas = "<meta name=tdm-reservation content=1><meta name=tdm-policy content='http://p/\u00e4'>".encode()
+    line, archive = unwanted(tmp_path / "out", body=metas + SECRET, use=("train-ai",))
+    policy = line["preferences"]["said"][-1]["policy"]
+    field = archive.partition(b"Outrider-Preferences: ")[2].partition(b"\r\n")[0]
+    assert policy == json.loads(field)["said"][-1]["policy"]
+    assert (False, True) == (policy.isascii(), field.isascii())

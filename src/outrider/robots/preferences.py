@@ -6,7 +6,7 @@ text and the date that it was read from: labels of drafts change. docs/decisions
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -65,6 +65,7 @@ SOURCES: Final = {
 FIELDS: Final = ("content-usage", "content-signal", "tdm-reservation")
 _USAGE, _SIGNAL, _RESERVATION = FIELDS
 _POLICY: Final = "tdm-policy"
+_NAMES: Final = frozenset({*FIELDS, _POLICY})
 _WORDS: Final = ("noai", "noimageai")
 
 
@@ -195,26 +196,23 @@ def _uses_of(source: str, said: Iterable[tuple[str, str]]) -> Uses:
     return {use: uses[use] for use in USES if use in uses}
 
 
-def _statement_of(name: str, text: str) -> Statement:
-    return (_usages if name == _USAGE else _signals)(f"header {name}", text, shown=text)
-
-
-_said_in_field = lru_cache(maxsize=512)(_statement_of)  # a site says the same with each answer
+def _about_uses(headers: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    """Yields the fields that say something about uses, with their names in lower case."""
+    for name, value in headers:
+        if (name := name.lower()) in _NAMES:
+            yield name, value
 
 
 def said_in_fields(headers: Iterable[tuple[str, str]]) -> list[Statement]:
     """Returns the statements of the fields of an answer. The lines of one field are joined (RFC 9110 section 5.3)."""
     found: dict[str, list[str]] = {}
-    for name, value in headers:
-        name = name.lower()
-        if name in FIELDS or name == _POLICY:
-            found.setdefault(name, []).append(value)
+    for name, value in _about_uses(headers):
+        found.setdefault(name, []).append(value)
     said: list[Statement] = []
     for name in (_USAGE, _SIGNAL):
         if (values := found.get(name)) is not None:
             text = ", ".join(values)
-            is_short = len(text) <= PREFERENCE_CHARACTERS_MAX
-            said.append(_said_in_field(name, text) if is_short else _statement_of(name, text))
+            said.append((_usages if name == _USAGE else _signals)(f"header {name}", text, shown=text))
     if (values := found.get(_RESERVATION)) is not None:
         said.append(said_in_reservation(f"header {_RESERVATION}", values[-1], next(iter(found.get(_POLICY, ())), None)))
     return said
@@ -245,9 +243,30 @@ def preferences_of(
 ) -> Preferences:
     """Returns what a site says about the uses of one page. lines: of its robots.txt, from `UseLines.about`. headers: of
     its answer. directives: of its metas and its X-Robots-Tag fields. file: of its tdmrep.json, from `TdmFile.about`."""
+    given = tuple(lines), tuple(_about_uses(headers)), frozenset(directives)
+    if file is not None or _characters(*given) > PREFERENCE_CHARACTERS_MAX:
+        return _preferences_of(*given, file)
+    return _kept_preferences_of(*given)
+
+
+def _characters(lines: Iterable[UseLine], fields: Iterable[tuple[str, str]], directives: Iterable[str]) -> int:
+    """Returns the length of all texts."""
+    of_lines = sum(len(value) for _, _, value in lines)
+    return of_lines + sum(len(value) for _, value in fields) + sum(map(len, directives))
+
+
+def _preferences_of(
+    lines: tuple[UseLine, ...],
+    fields: tuple[tuple[str, str], ...],
+    directives: frozenset[str],
+    file: Statement | None = None,
+) -> Preferences:
     in_file = () if file is None else (file,)  # before the fields: later statements of TDMRep supersede it
-    said = [*map(said_in_line, lines), *in_file, *said_in_fields(headers), *said_in_directives(directives)]
+    said = [*map(said_in_line, lines), *in_file, *said_in_fields(fields), *said_in_directives(directives)]
     return Preferences(strictest_uses(said), said) if said else NOTHING_SAID
+
+
+_kept_preferences_of = lru_cache(maxsize=2_048)(_preferences_of)  # a site says the same with each of its pages
 
 
 def strictest_uses(said: Sequence[Statement]) -> Uses:

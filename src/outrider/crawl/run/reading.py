@@ -316,7 +316,10 @@ class Reader:
 
 def _as_text(preferences: Preferences) -> str | None:
     """Returns preferences as JSON in ASCII on one line, None if a site says nothing."""
-    return json.dumps(msgspec.to_builtins(preferences)) if preferences.said else None
+    if not preferences.said:
+        return None
+    text = msgspec.json.encode(preferences).decode()
+    return text if text.isascii() else json.dumps(msgspec.to_builtins(preferences), separators=(",", ":"))
 
 
 @dataclass(slots=True)
