@@ -253,14 +253,12 @@ class UrlExchange:
 
         def look(machine: Machine) -> list[str]:
             tables = machine.tables
-            queues = tables.queues
-            used = np.bincount(queues.crawl[: queues.count][queues.crawl[: queues.count] < 1 << 24], minlength=1)
             return sorted(
                 name
                 for name, row in tables.crawls.rows.items()
                 if row in tables.crawls.callers
                 and tables.crawls.states[row] != CrawlState.DELETED
-                and ((row < len(used) and used[row]) or tables.cold.queues_in(row))
+                and tables.queues_in(row)[0]
             )
 
         return self._glance(look)
@@ -411,33 +409,4 @@ def _totals(machine: Machine, crawl: str, key: str | None) -> QueueTotals:
         sums = {name: sum(getattr(one, name) for one in each) for name in _COUNTS}
         active = any(one.queued + one.leased + one.waiting + one.parked for one in each)
         return QueueTotals(queues=1, active=int(active), **sums)
-    return _totals_of_crawl(machine, row)
-
-
-def _totals_of_crawl(machine: Machine, row: int) -> QueueTotals:
-    tables = machine.tables
-    queues = tables.queues
-    mine = queues.crawl[: queues.count] == row
-    rows = np.flatnonzero(mine)
-    leased_rows = statuses.leased_queues(tables)
-    leased_rows = leased_rows[queues.crawl[leased_rows] == row] if len(leased_rows) else leased_rows
-    queued = tables.urls.backlog.waiting(rows.astype(np.uint32))
-    waiting, parked = _column(queues.waiting, rows), _column(queues.parked, rows)
-    busy = (queued > 0) | (waiting > 0) | (parked > 0)
-    if len(leased_rows):
-        busy |= np.isin(rows, leased_rows)
-    return QueueTotals(
-        queues=len(rows) + tables.cold.queues_in(row),
-        active=int(np.count_nonzero(busy)),
-        queued=int(queued.sum()),
-        leased=len(leased_rows),
-        waiting=int(waiting.sum()),
-        parked=int(parked.sum()),
-        done=int(_column(queues.done, rows).sum()),
-        gone=int(_column(queues.gone, rows).sum()),
-    )
-
-
-def _column(column: npt.NDArray[Any], rows: npt.NDArray[np.intp]) -> npt.NDArray[np.int64]:
-    found: npt.NDArray[np.int64] = column[rows].astype(np.int64)
-    return found
+    return QueueTotals(*tables.queues_in(row), *tables.urls.counts_of(row)[1:])

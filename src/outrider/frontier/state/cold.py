@@ -81,6 +81,11 @@ _STATES = {"waiting": 3, "done": 5, "gone": 6}  # the numbers of states in the t
 _SALTS = {state: mixed(np.array([state], np.uint64))[0] for state in _STATES.values()}
 
 
+_Counts = tuple[int, ...]
+"""Queues, those of them with URLs that are not completed, and waiting, done and gone URLs."""
+_NO_COUNTS: _Counts = (0, 0, 0, 0, 0)
+
+
 @dataclass(frozen=True, slots=True)
 class ColdQueue:
     """A queue of a cold host: the row of its crawl, how many of its URLs are in these states, and its rules."""
@@ -229,7 +234,7 @@ class ColdHosts:
     def __init__(self, ledger: Ledger | None = None) -> None:
         self._ledger = ledger
         self._set = kernels.FingerprintSet()
-        self._counts: dict[int, list[int]] = {}  # by crawl: queues, and waiting, done and gone URLs
+        self._counts: dict[int, _Counts] = {}  # by crawl
         self.empty_file = 0
         """The digest of an empty robots.txt in this store."""
         self.floor: tuple[Instant, float] = (0, 0.0)
@@ -265,7 +270,11 @@ class ColdHosts:
 
     def queues_in(self, crawl: int) -> int:
         """How many queues of a crawl belong to cold hosts."""
-        return self._counts.get(crawl, [0])[0]
+        return self._counts.get(crawl, _NO_COUNTS)[0]
+
+    def queues_with_open(self, crawl: int) -> int:
+        """How many of these queues have URLs that are not completed."""
+        return self._counts.get(crawl, _NO_COUNTS)[1]
 
     @property
     def crawls(self) -> int:
@@ -275,9 +284,7 @@ class ColdHosts:
     def let_go(self, crawl: int) -> tuple[int, int, int]:
         """Removes a deleted crawl from the counts. Returns how many URLs of its queues here were waiting, done and
         gone."""
-        _, *urls = self._counts.get(crawl, [0, 0, 0, 0])
-        self._counts.pop(crawl, None)
-        waiting, done, gone = urls
+        _, _, waiting, done, gone = self._counts.pop(crawl, _NO_COUNTS)
         return waiting, done, gone
 
     def rest_floor(self, told: ColdRecords) -> npt.NDArray[np.int64]:
@@ -375,7 +382,7 @@ class ColdHosts:
         cells["crawl"] = np.minimum(crawls, _CRAWLS_MAX)
         for name in _STATES:
             cells[name] = getattr(queues, name)[first]
-        self._count(hashes, crawls, cells, 1, tables.crawls.gone)
+        self._count(crawls, cells, 1, tables.crawls.gone)
         self._note_clocks(cells, hosts.rest_until[rows])
         more: list[int] = []
         odd = (hosts.flags[rows] & np.uint16(MANY | ROBOTS | RULED)) != 0
@@ -422,7 +429,7 @@ class ColdHosts:
                 counts = [int(getattr(queues, name)[queue]) for name in _STATES]
                 told[_QUEUES].append((crawl, *counts, _cells(rules) if rules is not None else None))
                 if not tables.crawls.gone[crawl]:
-                    self._add(crawl, 1, counts)
+                    self._add(crawl, _counts_of(counts))
             more += others
         place = tables.addresses.let_go(row)
         if place is not None:
@@ -460,8 +467,9 @@ class ColdHosts:
         for name in _STATES:
             column = getattr(queues, name)
             column[youngest] = heads[name] if lives is None else np.where(lives, heads[name], 0)
+        queues.open_again(youngest)
         self._set.remove(_slots(hashes), hashes)
-        self._count(hashes, crawls, heads, -1, tables.crawls.gone)
+        self._count(crawls, heads, -1, tables.crawls.gone)
         for place, extra in told.extras.items():
             self._recall_extra(tables, int(rows[place]), int(youngest[place]), told, place, extra)
         tables.keys.join_twins(youngest)
@@ -490,7 +498,8 @@ class ColdHosts:
             if not tables.crawls.gone[queue.crawl]:
                 for name, count in zip(_STATES, counts, strict=True):
                     getattr(queues, name)[added] = count
-                self._add(queue.crawl, -1, [-count for count in counts])
+                queues.open_again(one)
+                self._add(queue.crawl, _counts_of(counts), -1)
             if queue.rules is not None:
                 queues.rules[added] = queue.rules
         tables.flag(np.array([youngest], np.uint32))
@@ -501,18 +510,35 @@ class ColdHosts:
         for authority in told.authority_cells(extra):
             _recall_authority(tables, hosts.name(row), authority)
 
-    def _count(self, hashes: Uint64s, crawls: Any, heads: Any, step: int, gone: npt.NDArray[np.bool_]) -> None:
+    def _count(self, crawls: Any, heads: Any, step: int, gone: npt.NDArray[np.bool_]) -> None:
         """Counts youngest queues that are added (1) or removed (-1)."""
         for crawl in np.unique(crawls).tolist():
             if not gone[crawl]:
-                mine = crawls == crawl
-                counts = [step * int(heads[name][mine].sum(dtype=np.int64)) for name in _STATES]
-                self._add(crawl, step * int(mine.sum()), counts)
+                own = crawls == crawl
+                queues = int(np.count_nonzero(own)), int(np.count_nonzero(heads["waiting"][own]))
+                urls = (int(heads[name][own].sum(dtype=np.int64)) for name in _STATES)
+                self._add(crawl, (*queues, *urls), step)
 
-    def _add(self, crawl: int, queues: int, counts: Sequence[int]) -> None:
-        known = self._counts.setdefault(crawl, [0, 0, 0, 0])
-        for place, count in enumerate((queues, *counts)):
-            known[place] += count
+    def _add(self, crawl: int, counts: _Counts, step: int = 1) -> None:
+        known = self._counts.get(crawl, _NO_COUNTS)
+        self._counts[crawl] = tuple(old + step * more for old, more in zip(known, counts, strict=True))
+
+    def _count_records(self, told: ColdRecords, gone: npt.NDArray[np.bool_]) -> None:
+        """Counts all queues of records."""
+        self._count(told.crawls(), told.heads, 1, gone)
+        for _, more in told.more_queues():
+            for queue in more:
+                if not gone[queue.crawl]:
+                    self._add(queue.crawl, _counts_of([getattr(queue, name) for name in _STATES]))
+
+    def miscounted(self, gone: npt.NDArray[np.bool_]) -> list[int]:
+        """The crawls, by their rows, whose counts differ from those of the records."""
+        again = ColdHosts()
+        for told in self.scan():
+            again._count_records(told, gone)
+        crawls = self._counts.keys() | again._counts.keys()
+        known = ((row, self._counts.get(row, _NO_COUNTS), again._counts.get(row, _NO_COUNTS)) for row in sorted(crawls))
+        return [row for row, counts, found in known if counts != found]
 
     def restore(self, tables: Tables) -> None:
         """Finds the cold hosts, those with a record and without a row. Call it after the checkpoint's hosts. Raises
@@ -526,14 +552,10 @@ class ColdHosts:
                 continue
             told = told.take(here)
             self._set.add(_slots(told.hashes), told.hashes)
-            self._count(told.hashes, told.crawls(), told.heads, 1, tables.crawls.gone)
+            self._count_records(told, tables.crawls.gone)
             self._note_clocks(told.heads, told.rest_until)
             for digest in told.files_named():
                 tables.robots.rulebook.note_cold(digest)
-            for _, more in told.more_queues():
-                for queue in more:
-                    if not tables.crawls.gone[queue.crawl]:
-                        self._add(queue.crawl, 1, [getattr(queue, name) for name in _STATES])
         self.ever = self._ledger.statistics().records > 0
 
     # -- files --------------------------------------------------------------------------------------------------------
@@ -591,6 +613,12 @@ def _holds_nothing(tables: Tables, row: int) -> bool:
         return False
     some = tables.robots.of_host.get(row, ())
     return not any(one.token or one.busy != NONE or one.wanted != NONE for one in some)
+
+
+def _counts_of(urls: Sequence[int]) -> _Counts:
+    """Returns the counts of one queue from its waiting, done and gone URLs."""
+    waiting, done, gone = urls
+    return (1, int(waiting > 0), waiting, done, gone)
 
 
 def _slots(hashes: Uint64s) -> npt.NDArray[np.uint16]:

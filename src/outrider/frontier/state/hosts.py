@@ -8,6 +8,7 @@ page at the first touch: so columns can be long, and growing copies nothing.
 from __future__ import annotations
 
 from array import array
+from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,7 @@ import numpy.typing as npt
 
 from outrider import kernels
 from outrider.clock import Instant
+from outrider.frontier.format.constant import by_value
 from outrider.frontier.format.facts import DTYPES, KINDS, Fact, HostCells, TextColumn
 from outrider.frontier.state.rested import RestedLeases
 from outrider.kernels import columns
@@ -125,6 +127,17 @@ def firsts_of(values: Uint64s) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.int
     place_of = np.empty(len(order), np.intp)
     place_of[order] = np.arange(len(order))
     return firsts[order], place_of[inverse]
+
+
+def add_to_each(column: npt.NDArray[Any], rows: npt.NDArray[Any], step: int) -> None:
+    """Adds (step 1) or subtracts (-1) one for each time that a row is named."""
+    one = column.dtype.type(1)
+    # numpy is fast for indices and numbers of exactly these types.
+    places = rows.astype(np.intp, copy=False)
+    if step > 0:
+        np.add.at(column, places, one)
+    else:
+        np.subtract.at(column, places, one)
 
 
 class Columns:
@@ -371,10 +384,14 @@ class QueueRules:
         )
 
 
+_QUEUES, _WITH_OPEN = range(2)
+
+
 class Queues(Columns):
     """hash; host: a row of Hosts; crawl: its row; after: one more than the next queue of the same host, or 0;
     served: the turn in which it was served last; waiting, parked, done, gone: the numbers of its URLs in these
-    states."""
+    states; open: that of its URLs that are not completed (done or gone). of_crawls: by crawl, how many queues are in
+    memory, and how many of them have open URLs."""
 
     hash: Column
     host: Column
@@ -385,14 +402,16 @@ class Queues(Columns):
     parked: Column
     done: Column
     gone: Column
+    open: Column
 
     def __init__(self) -> None:
-        rows_and_counts = ("host", "crawl", "after", "served", "waiting", "parked", "done", "gone")
+        rows_and_counts = ("host", "crawl", "after", "served", "waiting", "parked", "done", "gone", "open")
         super().__init__({"hash": "u8", **dict.fromkeys(rows_and_counts, "u4")})
         self._index = kernels.Index()
         self.keys: dict[int, str] = {}  # by row, where the key is not the host
         self.rules: dict[int, QueueRules] = {}
         self.voids: dict[int, int] = {}  # cards accepted under a lower number are void
+        self.of_crawls: defaultdict[int, list[int]] = defaultdict(lambda: [0, 0])
 
     def find(self, hashes: Uint64s) -> Rows:
         """The rows of queues by hash, NONE for unknown ones."""
@@ -407,6 +426,7 @@ class Queues(Columns):
         if np.count_nonzero(crawls) or np.count_nonzero(self.crawl[new]):
             self.crawl[new] = crawls
         self._index.add(np.ascontiguousarray(hashes, np.uint64), new)
+        self._count(new, _QUEUES, 1)
         return new
 
     def remove(self, rows: Rows) -> None:
@@ -415,8 +435,40 @@ class Queues(Columns):
         if self.rules:
             for row in rows.tolist():
                 self.rules.pop(row, None)
+        self.close(rows)
+        self._count(rows, _QUEUES, -1)
         self._give(rows)
         self.crawl[rows] = NONE
+
+    def count_open(self, rows: Rows, step: int) -> None:
+        """Counts open URLs of these queues that came (step 1) or left (-1), one per row."""
+        places = rows.astype(np.intp)
+        if step > 0:
+            changed = rows[self.open[places] == 0]
+            add_to_each(self.open, rows, 1)
+        else:
+            add_to_each(self.open, rows, -1)
+            changed = rows[self.open[places] == 0]
+        if len(changed):
+            self._count(np.unique(changed), _WITH_OPEN, step)
+
+    def close(self, rows: Rows) -> None:
+        """Takes all open URLs of these queues out of the counts."""
+        self._count(rows[self.open[rows] > 0], _WITH_OPEN, -1)
+        self.open[rows] = 0
+
+    def open_again(self, rows: Rows) -> None:
+        """Counts the open URLs of queues that were cold: those that wait."""
+        self.open[rows] = self.waiting[rows]
+        self._count(rows[self.open[rows] > 0], _WITH_OPEN, 1)
+
+    def _count(self, rows: Rows, which: int, step: int) -> None:
+        crawls = self.crawl[rows]
+        for crawl, places in by_value(crawls):
+            counts = self.of_crawls[crawl]
+            counts[which] += step * len(crawls[places])
+            if not counts[_QUEUES]:
+                del self.of_crawls[crawl]
 
     def there(self, rows: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
         """Whether a queue has each of these rows."""

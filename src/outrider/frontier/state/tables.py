@@ -151,6 +151,12 @@ class Tables:
         """How many leases of a host are open, errands included: its open requests, and leases whose request is over."""
         return int(self.hosts.in_flight[host]) + self.hosts.rested.at(host)
 
+    def queues_in(self, crawl: int) -> tuple[int, int]:
+        """How many queues a crawl has, in memory or cold, and how many of them have URLs that are not completed. The
+        cost does not depend on their number."""
+        here, with_open = self.queues.of_crawls.get(crawl, (0, 0))
+        return here + self.cold.queues_in(crawl), with_open + self.cold.queues_with_open(crawl)
+
     # -- applying facts -----------------------------------------------------------------------------------------------
 
     def apply(self, kind: int, values: Sequence[Values], hand: KnownRows | None = None) -> None:
@@ -199,11 +205,12 @@ class Tables:
             waiting, done, gone = self.cold.let_go(row)
             self.urls.void_waiting += waiting
             for urls, count in ((WAITING, waiting), (DONE, done), (GONE, gone)):
-                self.urls.counts[urls] -= count
+                self.urls.count(row, urls, -count)
             self.urls.seen.drop(row)
             self.words.pop(int(words_of_crawls(np.array([row], np.uint32))[0]), None)
             heads = self.urls.open_leases().cards.heads
-            self.urls.uncount(queues, int(((heads["crawl"] == row) & ~self.urls.void(heads)).sum()))
+            self.urls.uncount(row, queues, int(((heads["crawl"] == row) & ~self.urls.void(heads)).sum()))
+            self.urls.of_crawls.pop(row, None)
             self.crawls.delete(row)
             self.leaving.stalled += queues.tolist()
             self.errands.called.drop_crawl(row)
@@ -512,7 +519,7 @@ class Tables:
         queues.voids[queue] = order
         self.hosts.flags[int(queues.host[queue])] |= VOIDED
         one = np.array([queue], np.uint32)
-        self.urls.uncount(one, int(open_ones.sum()))
+        self.urls.uncount(int(queues.crawl[queue]), one, int(open_ones.sum()))
         self.urls.backlog.drop(queue)
         self.changed.append(queues.host[one])
 

@@ -6,10 +6,11 @@ host, a leased one with its lease. The ledger has the newest record of every URL
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +24,7 @@ from outrider.frontier.policy import lives
 from outrider.frontier.policy.returns import Returns
 from outrider.frontier.priority import class_of
 from outrider.frontier.state.host_signals import HostSignals
-from outrider.frontier.state.hosts import DELAYED, GROUPED, NONE, ROBOTS, Rows
+from outrider.frontier.state.hosts import DELAYED, GROUPED, NONE, ROBOTS, Rows, add_to_each
 from outrider.frontier.state.payments import Payments
 from outrider.frontier.state.rested import NOT_OVER
 from outrider.frontier.state.seen import SeenSet
@@ -46,6 +47,8 @@ NO_PRIORITY = float("nan")  # in an order that leaves the priority of a URL as i
 Uint8s = npt.NDArray[np.uint8]
 Uint64s = npt.NDArray[np.uint64]
 _NO_STATES = np.zeros(0, np.uint8)
+_IS_OPEN = np.isin(np.arange(7), (QUEUED, LEASED, WAITING, PARKED))
+_NO_COUNTS = (0,) * 7
 _NO_ROWS = np.zeros(0, np.uint32)
 _NO_CARDS = Cards.none()
 
@@ -138,6 +141,8 @@ class UrlTable:
         self.spent = TailedBacklog(scratch, name="spent")  # by host: parked for a budget
         self.order = 1  # the number of the next URL that is accepted
         self.counts = [0] * 7  # by state
+        self.of_crawls: defaultdict[int, list[int]] = defaultdict(lambda: [0] * 7)
+        """The same counts of each crawl, by its row."""
         self.void_waiting = 0  # cards of deleted queues that the calendars still have
         self.requeued: dict[int, tuple[Instant, float]] = {}
         """By token: due and priority (NaN: as before) of leased URLs that are queued again when the lease ends."""
@@ -464,24 +469,49 @@ class UrlTable:
 
     def _recount(self, rows: Rows, old: Uint8s, states: Uint8s) -> list[int]:
         """Moves URLs of these queues from old states to new ones in the counts. Returns how many came to each state."""
-        left, come = _of_each(old), _of_each(states)
-        for state in range(1, 7):
-            self.counts[state] += come[state] - left[state]
+        left, come = [0] * 7, [0] * 7
+        for crawl, own in by_value(self._tables.queues.crawl[rows]):
+            for state, (gone, new) in enumerate(zip(_of_each(old[own]), _of_each(states[own]), strict=True)):
+                left[state] += gone
+                come[state] += new
+                if gone != new and state != UNKNOWN:
+                    self.count(crawl, state, new - gone)
         for state, column in self._columns():
             if left[state]:
-                _add(column, rows if left[state] == len(rows) else rows[old == state], -1)
+                add_to_each(column, rows if left[state] == len(rows) else rows[old == state], -1)
             if come[state]:
-                _add(column, rows if come[state] == len(rows) else rows[states == state], 1)
+                add_to_each(column, rows if come[state] == len(rows) else rows[states == state], 1)
+        self._recount_open(rows, old, states, sum(left[QUEUED:DONE]), sum(come[QUEUED:DONE]))
         return come
 
-    def uncount(self, queues: Rows, leased: int) -> None:
-        """Takes the URLs of these queues out of the counts."""
-        self.counts[LEASED] -= leased
-        self.counts[QUEUED] -= int(self.backlog.waiting(queues).sum())
+    def _recount_open(self, rows: Rows, old: Uint8s, states: Uint8s, left: int, come: int) -> None:
+        """As `_recount`, for URLs that are not completed. left, come: their numbers."""
+        queues = self._tables.queues
+        if come == len(rows) and not left:
+            queues.count_open(rows, 1)
+        elif left == len(rows) and not come:
+            queues.count_open(rows, -1)
+        elif left < len(rows) or come < len(rows):
+            was, becomes = _IS_OPEN[old], _IS_OPEN[states]
+            queues.count_open(rows[becomes & ~was], 1)
+            queues.count_open(rows[was & ~becomes], -1)
+
+    def uncount(self, crawl: int, queues: Rows, leased: int) -> None:
+        """Takes the URLs of these queues, of one crawl, out of the counts."""
+        removed = [0] * 7
+        removed[LEASED], removed[QUEUED] = leased, int(self.backlog.waiting(queues).sum())
         self.void_waiting += int(self._tables.queues.waiting[queues].sum())
         for state, column in self._columns():
-            self.counts[state] -= int(column[queues].sum())
+            removed[state] = int(column[queues].sum())
             column[queues] = 0
+        self._tables.queues.close(queues)
+        for state, count in enumerate(removed):
+            self.count(crawl, state, -count)
+
+    def count(self, crawl: int, state: int, more: int) -> None:
+        """Counts more URLs of a crawl in a state, without their queues."""
+        self.counts[state] += more
+        self.of_crawls[crawl][state] += more
 
     def _lease(
         self,
@@ -514,14 +544,13 @@ class UrlTable:
             heads = cards.changed()
             heads["state"] = LEASED
             cards = cards.with_heads(heads)
-            if self.voids():
-                dead = self.void(heads)
-                old = old.copy()
-                old[dead] = UNKNOWN
-                self.counts[LEASED] -= int(dead.sum())
+            lives = ~self.void(heads) if self.voids() else None
         else:
-            cards, old = hand.cards, hand.old
-        self._recount(rows, old, states_of(LEASED, len(rows)))
+            cards, old, lives = hand.cards, hand.old, None
+        if lives is None or lives.all():
+            self._recount(rows, old, states_of(LEASED, len(rows)))
+        else:
+            self._recount(rows[lives], old[lives], states_of(LEASED, int(lives.sum())))
         starts = [0]
         if hand is None:
             others = (np.diff(tokens) != 1) | (np.diff(deadlines) != 0) | (np.diff(holders.astype(np.int64)) != 0)
@@ -622,6 +651,7 @@ class UrlTable:
         self._tables.meet_cold()
         for _, column in self._columns():
             column[: self._tables.queues.count] = 0  # recalled hosts brought counts that the scan adds again
+        self._tables.queues.close(np.arange(self._tables.queues.count, dtype=np.uint32))
         # While the scan may recall hosts, only this thread touches rows and the seen-set; else the reading thread does.
         scan = self.ledger.scan()
         told = self._cards_of_scan(ahead(scan)) if len(self._tables.cold) else ahead(self._cards_of_scan(scan))
@@ -662,8 +692,9 @@ class UrlTable:
             return cards
         some_cards = cards.filter(resting)
         states = some_cards.heads["state"]
-        for state, count in enumerate(np.bincount(states, minlength=7).tolist()):
-            self.counts[state] += count
+        for crawl, own in by_value(some_cards.heads["crawl"]):
+            for state, count in enumerate(np.bincount(states[own], minlength=7).tolist()):
+                self.count(crawl, state, count)
         self._put_waiting(some_cards.filter(states == WAITING))
         self.seen.add_contents(some_cards)
         return cards.filter(~resting)
@@ -685,6 +716,10 @@ class UrlTable:
             over = ended != NOT_OVER
             found.append((Fact.RESTED, [heads["slot"][over], tokens[over], ended[over]]))
         return found
+
+    def counts_of(self, crawl: int) -> Sequence[int]:
+        """The number of a crawl's URLs by state."""
+        return self.of_crawls.get(crawl, _NO_COUNTS)
 
     def accepted(self) -> int:
         """How many URLs were accepted."""
@@ -731,14 +766,3 @@ def _of_each(states: Uint8s) -> list[int]:
         if counts[octets[0]] < len(octets):
             counts = [octets.count(state) for state in range(7)]
     return counts
-
-
-def _add(column: npt.NDArray[Any], rows: npt.NDArray[Any], step: int) -> None:
-    """Adds (step 1) or subtracts one for each time that a row is named."""
-    one = column.dtype.type(1)
-    # numpy is fast for indices and numbers of exactly these types.
-    places = rows.astype(np.intp, copy=False)
-    if step > 0:
-        np.add.at(column, places, one)
-    else:
-        np.subtract.at(column, places, one)

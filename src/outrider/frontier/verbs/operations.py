@@ -90,8 +90,7 @@ class Operations(Part):
             draft.add(Fact.CRAWL_RULES, (OWN_SLOT, row, int(state)))
             self._core.commit(draft, reserve=True)
             self.turns.touch([self.turns.hops()], now)
-            of_crawl = self.tables.queues.crawl[: self.tables.queues.count] == row
-            return int(of_crawl.sum()) + self.tables.cold.queues_in(row)
+            return self.tables.queues_in(row)[0]
         if paused:
             return self._rule(key, crawl, now, lambda rules: replace(rules, paused=True))
         queues = self.chosen(key, crawl)
@@ -251,7 +250,7 @@ class Operations(Part):
         draft = self._core.draft(now)
         if key is None:
             row = self.crawl_row(crawl or "default")
-            count = int((tables.queues.crawl[: tables.queues.count] == row).sum()) + tables.cold.queues_in(row)
+            count, _ = tables.queues_in(row)
             draft.add(Fact.CRAWL_RULES, (OWN_SLOT, row, int(CrawlState.DELETED)))
             self._core.commit(draft, reserve=True)
             tables.leaving.drop(WAKES_PER_CALL_MAX)

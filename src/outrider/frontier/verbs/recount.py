@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 import numpy as np
+import numpy.typing as npt
 
 from outrider.frontier.state.cold import weigh
 from outrider.frontier.state.hosts import NONE
@@ -29,6 +30,7 @@ def recount(tables: Tables) -> Verification:
         *found.problems,
         *found.wrong_totals(),
         *found.wrong_queues(),
+        *found.wrong_crawls(),
         *found.wrong_cold(),
         *_wrong_turns(tables),
         *tables.robots.problems(),
@@ -46,7 +48,8 @@ class _Recount:
         self.problems: list[str] = []
         self._tables = tables
         self._unseen = 0  # URLs without a key in the seen-set
-        self._of_queues = {state: np.zeros(tables.queues.count, np.int64) for state in (WAITING, PARKED, DONE, GONE)}
+        self._of_queues = {state: np.zeros(tables.queues.count, np.int64) for state in range(1, 7)}
+        self._of_crawls: defaultdict[int, npt.NDArray[np.int64]] = defaultdict(lambda: np.zeros(7, np.int64))
         self._of_cold = {state: [0, 0] for state in (WAITING, DONE, GONE)}  # how many, and the sum of their weights
         self._open = set(zip(leased["crawl"].tolist(), leased["order"].tolist(), strict=True))
 
@@ -67,6 +70,8 @@ class _Recount:
             states[np.array([place in self._open for place in places], np.bool_)] = LEASED
         for state, number in enumerate(np.bincount(states, minlength=7).tolist()):
             self.counts[state] += number
+        for crawl in np.unique(heads["crawl"]).tolist():
+            self._of_crawls[crawl] += np.bincount(states[heads["crawl"] == crawl], minlength=7)
         for state, column in self._of_queues.items():
             np.add.at(column, rows[(states == state) & ~cold], 1)
             some = heads["queue"][(states == state) & cold]
@@ -114,16 +119,37 @@ class _Recount:
 
     def wrong_queues(self) -> Iterator[str]:
         """Yields, for each count, the first queue where it differs from the records."""
-        queues = self._tables.queues
-        for state, column in ((PARKED, queues.parked), (DONE, queues.done), (GONE, queues.gone)):
-            there = self._of_queues[state]
+        queues, each = self._tables.queues, self._of_queues
+        columns = {"parked": (each[PARKED], queues.parked), "done": (each[DONE], queues.done)}
+        columns |= {"gone": (each[GONE], queues.gone)}
+        columns |= {"open": (each[QUEUED] + each[LEASED] + each[WAITING] + each[PARKED], queues.open)}
+        for word, (there, column) in columns.items():
             wrong = np.flatnonzero(there != column[: queues.count])
             if len(wrong):
                 row = int(wrong[0])
+                name = self._tables.key_of(row)
+                yield f"queue {name}: {int(column[row])} {word} are counted, there are {int(there[row])}"
+
+    def wrong_crawls(self) -> Iterator[str]:
+        """Yields the counts of crawls that differ from the records and queues. A record says waiting of URLs that are
+        queued since they were due, so both states are compared together."""
+        tables, queues = self._tables, self._tables.queues
+        for name, crawl in tables.crawls.rows.items():
+            told, there = np.array(tables.urls.counts_of(crawl)), self._of_crawls[crawl].copy()
+            for counts in (told, there):
+                counts[WAITING] += counts[QUEUED]
+                counts[QUEUED] = 0
+            own = queues.crawl[: queues.count] == crawl
+            with_open = own & (queues.open[: queues.count] > 0)
+            found = int(np.count_nonzero(own)), int(np.count_nonzero(with_open))
+            counted = tuple(queues.of_crawls.get(crawl, (0, 0)))
+            if (told != there).any() or found != counted:
                 yield (
-                    f"queue {self._tables.key_of(row)}: {int(column[row])} {STATES[state].value} are counted, "
-                    f"there are {int(there[row])}"
+                    f"crawl {name}: {told.tolist()} URLs and {counted} queues are counted, there are {there.tolist()} "
+                    f"and {found}"
                 )
+        for crawl in tables.cold.miscounted(tables.crawls.gone):
+            yield f"crawl {tables.crawls.name_of(crawl)}: its queues at cold hosts are not those that are counted"
 
     def wrong_cold(self) -> Iterator[str]:
         """Yields totals of cold hosts that differ from the records."""

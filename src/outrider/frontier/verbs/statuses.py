@@ -20,7 +20,7 @@ from outrider.frontier.schedule.host_schedule import HostSchedule
 from outrider.frontier.state.authorities import Authority, RobotsState
 from outrider.frontier.state.cold import ColdAuthority
 from outrider.frontier.state.crawls import CrawlState
-from outrider.frontier.state.hosts import CELLS, NONE, QueueRules, Rows
+from outrider.frontier.state.hosts import CELLS, NONE, QueueRules
 from outrider.frontier.state.tables import Tables
 from outrider.frontier.state.url_table import GONE, PARKED, STATES, WAITING, Reason
 from outrider.frontier.verbs.census import Census, states_of
@@ -180,19 +180,13 @@ def leased_heads(tables: Tables) -> Heads:
     return living
 
 
-def leased_queues(tables: Tables) -> Rows:
-    """Returns the queue of each open lease of a page."""
-    queues: Rows = tables.urls.open_leases().queues
-    return queues
-
-
 def queue_status(tables: Tables, row: int) -> QueueStatus:
     """Returns one queue by its row: its counts, and the rules of operators."""
     queues = tables.queues
     one = np.array([row], np.uint32)
     queued = int(tables.urls.backlog.waiting(one)[0])
-    leased = int((leased_queues(tables) == row).sum()) if tables.leases_at(int(queues.host[row])) else 0
     waiting, parked = int(queues.waiting[row]), int(queues.parked[row])
+    leased = int(queues.open[row]) - queued - waiting - parked
     counts = (queued, leased, waiting, parked, int(queues.done[row]), int(queues.gone[row]))
     names = tables.key_of(row), tables.hosts.name(int(queues.host[row]))
     return status_of_queue(tables, int(queues.crawl[row]), names, counts, queues.rules.get(row))
