@@ -294,9 +294,12 @@ def test_a_call_without_a_client_is_free_within_a_tenth_of_a_second(how, monkeyp
     assert statistics.median(needed) < 0.1
 
 
-@pytest.mark.parametrize(("name", "listed"), [("CountURLs", "urls"), ("ListURLs", "urls"), ("ListQueues", "queues")])
+@pytest.mark.parametrize(
+    ("name", "listed"),
+    [("CountURLs", "urls"), ("ListURLs", "urls"), ("ListQueues", "queues"), ("PurgeURLs", "urls")],
+)
 def test_a_scan_ends_with_its_client(name, listed, monkeypatch):
-    """The first piece waits until the client is gone; another one is not read."""
+    """The first piece waits until the client is gone; another one is not read, and no URL is deleted."""
     begun, gone, free, pieces = threading.Event(), threading.Event(), threading.Event(), []
     listing, forget, answer = getattr(Frontier, listed), GrpcServer._forget, GrpcServer._answer
 
@@ -321,12 +324,13 @@ def test_a_scan_ends_with_its_client(name, listed, monkeypatch):
         client.put(*(discovered(f"http://h{number}.test/") for number in range(5)))
         monkeypatch.setattr(Frontier, listed, piece)
         call = client.made(name)
-        request = {"crawlID": "DEFAULT", **({"filter": "test"} if listed == "urls" else {})}
+        request = {"crawlID": "DEFAULT", **({"filter": "test"} if name in ("CountURLs", "ListURLs") else {})}
         waits = call(request) if name == "ListURLs" else call.future(request)
         assert begun.wait(20)
         waits.cancel()
         assert free.wait(20)
-    assert len(pieces) == 1
+        assert len(pieces) == 1
+        assert client.ask("GetStats")["size"] == 5
 
 
 def test_a_client_of_http_1_gets_a_sentence():

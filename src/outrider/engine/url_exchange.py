@@ -276,17 +276,21 @@ class UrlExchange:
 
         return self._frontier._call("delete", verb)
 
-    def purge(self, crawl: str, key: str | None, before: Instant) -> int:
+    def purge(self, crawl: str, key: str | None, before: Instant, lives: Callable[[], bool] = _always) -> int:
         """Deletes the URLs of a crawl or a key that were discovered before an instant. Returns their number, when that
-        is durable. Other calls run between the pieces, so an interrupted call has deleted some."""
+        is durable. Other calls run between the pieces, so an interrupted call has deleted some. lives: is asked before
+        each piece whether to continue."""
         count, piece = 0, list[UrlName]()
-        for found in self.urls(crawl, key):
+        for found in self.urls(crawl, key, lives):
             if found.status.discovered_at is None or found.status.discovered_at < before:
                 piece.append(_name_of(found.status))
             if len(piece) >= PURGED_URLS_PER_CALL:
+                if not lives():
+                    break
                 count += self._purge(piece, crawl, before)
                 piece.clear()
-        count += self._purge(piece, crawl, before)
+        if lives():
+            count += self._purge(piece, crawl, before)
         self._frontier._wait_durable()
         return count
 

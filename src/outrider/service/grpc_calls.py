@@ -96,11 +96,11 @@ class Calls:
             "SetLogLevel": self._set_log_level,
             "SetCrawlLimit": self._set_crawl_limit,
             "GetURLStatus": self._url_status,
-            "PurgeURLs": self._purge,
         }
         self.scans: dict[str, Callable[[Request, Lives], Answer]] = {
             "ListQueues": self._list_queues,
             "CountURLs": self._count,
+            "PurgeURLs": self._purge,
         }
         """Calls that may read everything. They end early if their client is gone."""
 
@@ -253,11 +253,11 @@ class Calls:
         """Hands out nothing of a queue that has reached its limit, and something of others."""
         self._exchange.hold(crawl, key, self.limits.get((crawl, key), 0))
 
-    def _purge(self, request: Request) -> Answer:
+    def _purge(self, request: Request, lives: Lives) -> Answer:
         """Deletes URLs that were discovered a number of days ago or earlier, or, for 0 days, before this second."""
         second = self._exchange.now() // MICROSECONDS - int(request.get("days", 0)) * DAY_SECONDS
         crawl, key = crawl_of(request), key_of(request)
-        count = self._exchange.purge(crawl, key, max(second, 0) * MICROSECONDS)
+        count = self._exchange.purge(crawl, key, max(second, 0) * MICROSECONDS, lives)
         self._hold_again(crawl, key)
         return {"value": count}
 
