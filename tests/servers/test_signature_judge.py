@@ -11,7 +11,6 @@ import shutil
 import subprocess
 from collections.abc import Callable
 from datetime import timedelta
-from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -93,26 +92,15 @@ KNOWN = [
 ]
 
 
-@pytest.fixture(scope="module")
-def crawls(tmp_path_factory: pytest.TempPathFactory) -> Callable[[AgentForm, SignScope], list[Case]]:
-    """The requests of a crawl by form and scope. Each crawl runs once."""
-
-    @cache
-    def made(form: AgentForm, scope: SignScope) -> list[Case]:
-        folder = tmp_path_factory.mktemp("crawl")
-        requests, key, _ = crawled(folder, "--signature-agent", form, "--sign-scope", scope)
-        return [Case(one.url, one.headers, key) for one in requests]
-
-    return made
-
-
 @pytest.mark.parametrize("scope", list(SignScope))
 @pytest.mark.parametrize(("judge", "form"), KNOWN)
 def test_each_request_of_a_crawl_is_accepted_and_a_changed_one_is_not(
-    request: pytest.FixtureRequest, tmp_path: Path, crawls: Any, judge: str, form: AgentForm, scope: SignScope
+    request: pytest.FixtureRequest, tmp_path: Path, judge: str, form: AgentForm, scope: SignScope
 ) -> None:
+    """The judge is built before the crawl: a signature is accepted for a minute."""
     judged: Judge = request.getfixturevalue(judge)
-    cases = crawls(form, scope)
+    requests, signer, _ = crawled(tmp_path, "--signature-agent", form, "--sign-scope", scope)
+    cases = [Case(one.url, one.headers, signer) for one in requests]
     assert [True] * len(cases) == judged(cases)
     assert {"site.test", "other.test"} == {case.headers["Host"].partition(":")[0] for case in cases}
     (page,) = [case for case in cases if case.url.endswith("/there")]
