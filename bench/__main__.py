@@ -8,8 +8,9 @@ import json
 import sys
 from datetime import UTC, datetime
 
-from bench.measuring import CACHE, ROOT, ChildFailedError, machine, sync_seconds
+from bench.measuring import CACHE, RESULTS, ROOT, ChildFailedError, NoRoomError, machine, sync_seconds
 from bench.tables import Table
+from outrider.crawl.setup.options import size_reader
 
 BENCHES = (
     "kernels",
@@ -40,7 +41,8 @@ BENCHES = (
     "queues",
     "frontier",
 )  # quick ones first
-RESULTS = ROOT / "bench" / "results" / "latest.json"
+MEMORY_LEAST, MEMORY_MOST = 16 << 20, 1 << 40
+LATEST = RESULTS / "latest.json"
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -74,12 +76,18 @@ def main(arguments: list[str] | None = None) -> int:
         "--keys",
         type=lambda text: int(text.replace("_", "")),
         metavar="N",
-        help="scale: keys instead of 10000000; 1000000000 needs half an hour and 4 GB of memory",
+        help="scale: keys instead of 10000000; 1000000000 needs half an hour, 13 GB of disk and the memory below",
+    )
+    parser.add_argument(
+        "--memory",
+        type=_memory,
+        metavar="SIZE",
+        help="scale: memory of the set on disk, such as 1700M, instead of 4 bytes a key",
     )
     given = parser.parse_args(arguments)
     options = {
         "cold": {"hosts": given.hosts},
-        "scale": {"keys": given.keys},
+        "scale": {"keys": given.keys, "memory": given.memory},
         "looks": {"hosts": given.hosts},
         "service": {"queues": given.queues, "quick": given.quick},
         "frontier": {"quick": given.quick, "queues": given.queues, "drawn": given.drawn},
@@ -101,7 +109,7 @@ def main(arguments: list[str] | None = None) -> int:
         _say(f"… {name}")
         try:
             tables = importlib.import_module(f"bench.{name}").tables(**options.get(name, {}))
-        except ChildFailedError as error:
+        except (ChildFailedError, NoRoomError) as error:
             failed += 1
             _say(str(error), "")
             continue
@@ -109,16 +117,23 @@ def main(arguments: list[str] | None = None) -> int:
         if not given.json:
             print("\n".join(line for table in tables for line in table.lines()), flush=True)
     result = {"machine": where, "tables": [table.as_json() for table in found]}
-    RESULTS.parent.mkdir(parents=True, exist_ok=True)
-    RESULTS.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    LATEST.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     if given.json:
         print(json.dumps(result))
-    _say(f"Kept in {RESULTS.relative_to(ROOT)}")
+    _say(f"Kept in {LATEST.relative_to(ROOT)}")
     return 1 if failed else 0
 
 
 def _sizes(text: str) -> tuple[int, ...]:
     return tuple(int(size.replace("_", "")) for size in text.split(","))
+
+
+def _memory(text: str) -> int:
+    try:
+        return size_reader(MEMORY_LEAST, MEMORY_MOST)(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r}: {error}") from error
 
 
 def _say(*lines: str) -> None:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.frontier_peers import PEERS, POPS_SECONDS, SECONDS_MAX
-from bench.measuring import CACHE, PEERS_PYTHON, ROOT, ChildFailedError, run
+from bench.measuring import CACHE, PEERS_PYTHON, RESULTS, ROOT, ChildFailedError, run
 from bench.tables import Table
 from bench.urlfrontier_peer import serving
 from outrider.chart import ChartLine, log_log
@@ -42,7 +42,6 @@ HOSTS_OF_PEERS = (100, 1_000, 10_000, 100_000)
 HOSTS_OF_PEERS_QUICK = (100, 1_000)
 JAR = "OUTRIDER_BENCH_URLFRONTIER_JAR"
 PEER_WITHOUT_REDIS = f"{PEERS['scrapy-redis']}: no redis-server on PATH (apt-get install redis-server)."
-RESULTS = ROOT / "bench" / "results"
 ENVIRONMENT = {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
 SECONDS_OF_A_SIZE_MAX = 1_800.0
 

@@ -20,6 +20,7 @@ from typing import TypeVar
 ROOT = Path(__file__).resolve().parents[1]
 PEERS_PYTHON = ROOT / ".venv-bench" / "bin" / "python"
 CACHE = ROOT / "bench" / ".cache"
+RESULTS = ROOT / "bench" / "results"
 SIZE_EVERY_SECONDS = 0.05
 SAID_BYTES_MAX = 4_000  # bytes of a failed child's last output
 
@@ -28,6 +29,10 @@ Answer = TypeVar("Answer")
 
 class ChildFailedError(Exception):
     """A program under measurement ended with an error; its last words follow."""
+
+
+class NoRoomError(Exception):
+    """The disk has too little free space for a bench; nothing was measured."""
 
 
 @dataclass(frozen=True)
@@ -47,8 +52,10 @@ def run(
     good: tuple[int, ...] = (0,),
     seconds_max: float = 600.0,
     environment: Mapping[str, str] | None = None,
+    shows_progress: bool = False,
 ) -> Measured:
-    """Runs a program to its end. Raises ChildFailedError if its exit code is not in `good`, or if it needs too long."""
+    """Runs a program to its end. shows_progress: its standard error is ours. Raises ChildFailedError if its exit code
+    is not in `good`, or if it needs too long."""
     words = [str(word) for word in command]
     with tempfile.TemporaryFile() as said:
         begun = time.monotonic()
@@ -56,7 +63,7 @@ def run(
             words,
             stdin=subprocess.DEVNULL,
             stdout=said,
-            stderr=said,
+            stderr=None if shows_progress else said,
             cwd=ROOT,
             env={**os.environ, **(environment or {})},
         )

@@ -1,4 +1,5 @@
-"""Measures a set of seen keys: `scale_peer METHOD KEYS FOLDER ANSWER` adds keys, then checks known and new ones."""
+"""Measures a set of seen keys: `scale_peer METHOD KEYS MEMORY FOLDER ANSWER` adds keys, then checks known and new ones.
+Its progress goes to standard error."""
 
 from __future__ import annotations
 
@@ -21,7 +22,11 @@ BYTES_PER_KEY = 4
 """Memory for a set on disk: two thirds of what the set in memory needs."""
 BATCH = 100_000
 SAMPLE = 1_000_000
+PASS_KEYS_MAX = 10_000_000
+PASS_CALL_KEYS = 1_000_000
+PROGRESS_EVERY_SECONDS = 10
 FILTER_BITS = 12
+SLOTS = 4_096
 KEY = np.dtype([("slot", ">u2"), ("fingerprint", ">u8")])
 Keys = tuple[npt.NDArray[np.uint16], npt.NDArray[np.uint64]]
 Columns = npt.NDArray[np.bool_]
@@ -42,7 +47,7 @@ class Seen(Protocol):
 class InMemory:
     """The set within its memory."""
 
-    def __init__(self, total: int, folder: Path) -> None:
+    def __init__(self, memory: int, folder: Path) -> None:
         from outrider import kernels
 
         self.made: Any = kernels.FingerprintSet()
@@ -69,7 +74,7 @@ class InMemory:
 class OnDisk(InMemory):
     """The set beyond its memory."""
 
-    def __init__(self, total: int, folder: Path) -> None:
+    def __init__(self, memory: int, folder: Path) -> None:
         from outrider import kernels
         from outrider.frontier.stores.spilled_keys import SpilledKeys
         from outrider.storage.files import Directory
@@ -79,7 +84,7 @@ class OnDisk(InMemory):
             Directory(folder, create=True),
             lambda: next(numbered),
             kernels.FingerprintSet(),
-            bytes_max=BYTES_PER_KEY * total,
+            bytes_max=memory,
         )
 
     def facts(self) -> dict[str, float]:
@@ -96,13 +101,13 @@ class OnDisk(InMemory):
 class RocksDB:
     """Keys of ten bytes without values: no write-ahead log, no compression, and the same filter bits and memory."""
 
-    def __init__(self, total: int, folder: Path) -> None:
+    def __init__(self, memory: int, folder: Path) -> None:
         from rocksdict import BlockBasedOptions, Cache, Options, Rdict
 
         options, blocks = Options(raw_mode=True), BlockBasedOptions()
         options.create_if_missing(True)
-        options.set_db_write_buffer_size(BYTES_PER_KEY * total // 4)
-        blocks.set_block_cache(Cache(BYTES_PER_KEY * total * 3 // 4))
+        options.set_db_write_buffer_size(memory // 4)
+        blocks.set_block_cache(Cache(memory * 3 // 4))
         blocks.set_cache_index_and_filter_blocks(True)
         blocks.set_bloom_filter(FILTER_BITS, False)
         options.set_block_based_table_factory(blocks)
@@ -176,30 +181,60 @@ def read_bytes() -> int:
     return next(int(line.split()[1]) for line in lines if line.startswith("read_bytes:"))
 
 
-def measured(method: str, total: int, folder: Path) -> dict[str, float]:
+class KeyProgress:
+    """Writes to standard error how far a step is, every ten seconds: share, rate of the last seconds, and the rest of
+    the time at the rate of all."""
+
+    def __init__(self, step: str, total: int) -> None:
+        self._step = step
+        self._total = total
+        self._done = self._said_done = 0
+        self._begun = self._said = time.monotonic()
+
+    def add(self, count: int) -> None:
+        self._done += count
+        now = time.monotonic()
+        if now - self._said < PROGRESS_EVERY_SECONDS:
+            return
+        rate = (self._done - self._said_done) / (now - self._said)
+        left = (self._total - self._done) * (now - self._begun) / self._done
+        print(
+            f"scale: {self._step}: {100 * self._done / self._total:.1f} % of {self._total:,} keys, "
+            f"{rate:,.0f} keys/s, {left / 60:.1f} min left",
+            file=sys.stderr,
+            flush=True,
+        )
+        self._said, self._said_done = now, self._done
+
+
+def measured(method: str, total: int, folder: Path, memory: int) -> dict[str, float]:
     """Returns CPU microseconds of an insertion (the work of its threads included) and of checks of known and of new
     keys, the growth of the process in bytes, bytes read for a known key, bytes on disk for a key, wrong answers."""
     before = resident_bytes()
-    seen = METHODS[method](total, folder)
+    seen = METHODS[method](memory, folder)
     inserted, peak = 0.0, 0
+    progress = KeyProgress(f"{method}, insertion", total)
     for numbers in batches(total):
         prepared = seen.prepare(keys_of(numbers))
         begun = time.process_time()
         seen.add(prepared)
         inserted += time.process_time() - begun
         peak = max(peak, resident_bytes() - before)
+        progress.add(len(numbers))
     seen.settle()
     forget_pages(folder)
     found: dict[str, float] = {"insertion": inserted / total * 1e6, "wrong": 0}
     draw = np.random.default_rng(1)
     for name, first, expected in (("known", 0, True), ("new", total, False)):
         seconds, read = 0.0, read_bytes()
+        progress = KeyProgress(f"{method}, checks of {name} keys", SAMPLE)
         for _ in range(0, SAMPLE, BATCH):
             prepared = seen.prepare(keys_of(draw.integers(first, first + total, BATCH, np.uint64)))
             begun = time.process_time()
             answers = seen.check(prepared)
             seconds += time.process_time() - begun
             found["wrong"] += int(np.count_nonzero(answers != expected))
+            progress.add(BATCH)
         peak = max(peak, resident_bytes() - before)
         found[name], found[f"{name}_read"] = seconds / SAMPLE * 1e6, (read_bytes() - read) / SAMPLE
     found |= {"memory": peak, "disk": _size(folder) / total, **seen.facts()}
@@ -214,23 +249,31 @@ def _size(folder: Path) -> int:
 
 
 def _in_one_pass(seen: Seen, total: int) -> dict[str, float]:
-    """One comparison of many keys with everything on disk, 9 of 10 known, as DRUM makes it."""
-    drawn = np.random.default_rng(2).integers(0, total, min(max(total // 10, 1), SAMPLE), np.uint64)
+    """One comparison of many keys with everything on disk, 9 of 10 known, as DRUM makes it: in the order of the runs,
+    in calls of about `PASS_CALL_KEYS`."""
+    drawn = np.random.default_rng(2).integers(0, total, min(max(total // 10, 1), PASS_KEYS_MAX), np.uint64)
     drawn[::10] += np.uint64(total)
     drawn = np.unique(drawn)
-    prepared = seen.prepare(keys_of(drawn))
-    begun = time.process_time()
-    answers = seen.check(prepared)
-    spent = time.process_time() - begun
-    wrong = int(np.count_nonzero(answers != (drawn < np.uint64(total))))
-    return {"pass": spent / len(drawn) * 1e6, "pass_wrong": wrong}
+    pieces = -(-len(drawn) // PASS_CALL_KEYS)
+    piece_of = keys_of(drawn)[0].astype(np.uint32) * pieces // SLOTS
+    progress = KeyProgress("pass", len(drawn))
+    spent, wrong = 0.0, 0
+    for piece in range(pieces):
+        some = drawn[piece_of == piece]
+        prepared = seen.prepare(keys_of(some))
+        begun = time.process_time()
+        answers = seen.check(prepared)
+        spent += time.process_time() - begun
+        wrong += int(np.count_nonzero(answers != (some < np.uint64(total))))
+        progress.add(len(some))
+    return {"pass": spent / len(drawn) * 1e6, "pass_keys": len(drawn), "pass_wrong": wrong}
 
 
-def main(method: str, total: int, folder: Path, answer: Path) -> None:
+def main(method: str, total: int, memory: int, folder: Path, answer: Path) -> None:
     is_confined = join()
     folder.mkdir(parents=True)
-    answer.write_text(json.dumps(measured(method, total, folder) | {"confined": is_confined}))
+    answer.write_text(json.dumps(measured(method, total, folder, memory) | {"confined": is_confined}))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), Path(sys.argv[3]), Path(sys.argv[4]))
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), Path(sys.argv[4]), Path(sys.argv[5]))

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import sys
 import time
 from pathlib import Path
 
 import pytest
-from bench import confined, frontier, looks, scale_peer, service, service_grpc, urlfrontier_peer
+from bench import confined, frontier, looks, scale, scale_peer, service, service_grpc, urlfrontier_peer
 from bench.frontier_engine import REST_TICKS_MAX, REST_TICKS_MIN, STARTED_AT, TICK, Rests
 from bench.made import batches, url_of
-from bench.measuring import ChildFailedError, Spent, run
+from bench.measuring import ChildFailedError, NoRoomError, Spent, run
 from bench.tables import Table, middle, quantile, ratio
 from bench.urls import sample
 
@@ -221,8 +222,42 @@ def test_a_page_of_one_host_is_checked_by_its_cpu_time_and_other_queries_by_thei
 @pytest.mark.parametrize("method", ["in memory", "on disk"])
 def test_the_sets_of_seen_keys_are_measured_with_their_answers(tmp_path, method, monkeypatch):
     monkeypatch.setattr(scale_peer, "SAMPLE", scale_peer.BATCH)
-    found = scale_peer.measured(method, 50_000, tmp_path)
+    found = scale_peer.measured(method, 50_000, tmp_path, 200_000)
     assert (0, True) == (found["wrong"], found["insertion"] > 0 and found["known"] > 0 and found["new"] > 0)
+
+
+def test_a_bench_of_seen_keys_writes_its_progress_and_keeps_its_figures(tmp_path, monkeypatch, capfd):
+    monkeypatch.setattr(scale, "RESULTS", tmp_path / "results")
+    monkeypatch.setattr(scale, "ROOT", tmp_path)
+    monkeypatch.setattr(scale, "CACHE", tmp_path / "cache")
+    monkeypatch.setattr(scale, "PEERS_PYTHON", tmp_path / "missing")
+    monkeypatch.setattr(scale, "KEYS_OF_OTHERS_MAX", 0)
+    (table,) = scale.tables(20_000, 16 << 20)
+    assert ["on disk", "on disk, in one pass"] == [row[0] for row in table.rows]
+    kept = json.loads((tmp_path / "results" / "scale-20000.json").read_text())
+    assert (20_000, 16 << 20, 0, 0) == (
+        kept["keys"], kept["memory"], kept["sets"]["on disk"]["wrong"], kept["sets"]["on disk"]["pass_wrong"]
+    )  # fmt: skip
+    assert "scale: kept in results/scale-20000.json" in capfd.readouterr().err
+    assert [] == list((tmp_path / "cache").iterdir())
+
+
+def test_a_bench_of_seen_keys_names_the_space_that_it_needs(tmp_path, monkeypatch):
+    monkeypatch.setattr(scale, "CACHE", tmp_path)
+    with pytest.raises(NoRoomError, match=r"1,000,000,000,000,000 keys need .* are free: use a smaller --keys"):
+        scale.tables(10**15)
+
+
+def test_progress_has_the_share_the_rate_and_the_minutes_that_are_left(monkeypatch, capsys):
+    clock = iter((100.0, 105.0, 110.0, 112.0, 130.0))
+    monkeypatch.setattr(scale_peer.time, "monotonic", lambda: next(clock))
+    progress = scale_peer.KeyProgress("insertion", 1_000)
+    for _ in range(4):
+        progress.add(100)
+    assert [
+        "scale: insertion: 20.0 % of 1,000 keys, 20 keys/s, 0.7 min left",
+        "scale: insertion: 40.0 % of 1,000 keys, 10 keys/s, 0.8 min left",
+    ] == capsys.readouterr().err.splitlines()
 
 
 def test_a_child_joins_the_cgroup_that_its_parent_made_and_is_measured_without_one(tmp_path, monkeypatch):
