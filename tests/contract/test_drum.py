@@ -34,7 +34,9 @@ class Oracle:
         found = []
         for operation, key, value, payload in self.asked:
             found.append((key, int(operation), key in self.values, self.values.get(key, 0), payload))
-            if operation != Operation.CHECK:
+            if operation == Operation.APPEND:
+                self.values[key] = (self.values.get(key, 0) + value) % 2**64
+            elif operation != Operation.CHECK:
                 self.values[key] = value
         self.asked = []
         return found
@@ -150,6 +152,48 @@ def test_a_file_that_is_too_short_is_named_with_its_byte():
     files.open(name).truncate(100)
     with pytest.raises(DamagedStoreError, match=f"{name} at byte 100: the file ends there"):
         answered(drum)
+
+
+@pytest.mark.parametrize("file", ["run", "bucket"])
+@pytest.mark.parametrize("at", [0, 4, 9, -1])
+def test_a_damaged_block_is_named_with_its_byte(file, at):
+    files = MemoryFiles()
+    drum, draw = made(files, memory_bytes=8 << 10), np.random.default_rng(6)
+    drum.add(Operation.UPDATE, *drawn(draw, 2_000)[:1])
+    answered(drum)
+    drum.add(Operation.UPDATE, *drawn(draw, 2_000)[:1])
+    name = next(name for name in files.names() if file in name)
+    damaged = files.open(name)
+    at %= damaged.size()
+    old = damaged.read_at(at, 1)
+    damaged.write_at(at, bytes([old[0] ^ 1]))
+    with pytest.raises(DamagedStoreError, match=rf"{name} at byte \d+: a block fails its checksum"):
+        answered(drum)
+    damaged.write_at(at, old)
+    assert 2_000 == len(answered(drum)[0])
+
+
+def test_blocks_that_changed_places_are_noticed():
+    files = MemoryFiles()
+    drum = made(files, memory_bytes=1 << 20)
+    drum.add(Operation.UPDATE, np.arange(20_000, dtype=np.uint64) << np.uint64(48))
+    answered(drum)
+    (name,) = files.names()
+    file, size = files.open(name), 8 + (64 << 10)
+    first, second = file.read_at(0, size), file.read_at(size, size)
+    file.write_at(0, second + first)
+    with pytest.raises(DamagedStoreError, match=f"{name} at byte 0: a block fails its checksum"):
+        answered(drum)
+
+
+def test_values_are_appended_to_those_of_their_keys():
+    drum, key = made(), np.array([7], np.uint64)
+    for operation, value in ((Operation.APPEND, 5), (Operation.APPEND, 2**64 - 1), (Operation.CHECK, 9)):
+        drum.add(operation, key, values=np.array([value], np.uint64))
+    assert [(False, 0), (True, 5), (True, 4)] == [row[2:4] for row in answered(drum)[0]]
+    drum.add(Operation.APPEND, key, values=key)
+    drum.add(Operation.CHECK, key)
+    assert [(True, 4), (True, 11)] == [row[2:4] for row in answered(drum)[0]]
 
 
 def test_files_of_a_dead_process_are_removed():

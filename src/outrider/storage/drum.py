@@ -6,14 +6,17 @@ once in their order, so all reads and writes are sequential. It answers the requ
 which they were made. Until then, their keys are neither known nor new. In addition to its limit of memory, a merge
 needs the keys of one bucket: all keys divided by the number of buckets.
 
-The files are scratch: another process that opens them removes them. Sorted keys are immutable runs, the oldest first. A
-merge writes a run of the keys that it changed, and every few merges one of all keys.
+The files are scratch: another process that opens them removes them. A file contains blocks, | crc32c of the rest u32 |
+number of the block u32 | rows |, little endian. All of them have equally many rows, but the last one of a run may have
+fewer. Sorted keys are immutable runs, the oldest first. A merge writes a run of the keys that it changed, and every few
+merges one of all keys.
 
 Lee, Leonard, Wang, Loguinov: "IRLbot: Scaling to 6 Billion Pages and Beyond", 2008.
 """
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -23,6 +26,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from outrider import kernels
 from outrider.errors import DamagedStoreError, SettingsError
 from outrider.storage.files import File, Files, remove_if_possible
 from outrider.storage.scratch import SUFFIX
@@ -35,16 +39,20 @@ BUFFER_BYTES: Final = 32 << 10
 BUFFER_BYTES_MIN: Final = 1 << 10
 PAYLOAD_BYTES_MAX: Final = 16 << 10
 BUCKETS_MAX: Final = 4_096
-CHUNK_BYTES: Final = 64 << 10  # read at once of a run
+CHUNK_BYTES: Final = 64 << 10  # of rows in a block of a run, which is read at once
+_HEAD: Final = struct.Struct("<II")
+_COVERED: Final = struct.Struct("<I")
 
 
 class Operation(IntEnum):
     """The kinds of requests. A check asks whether its key is there; an update writes its value, and adds the key if it
-    is missing; the third does both, in this order."""
+    is missing; the third does both, in this order. An append adds its value to that of the key, modulo 2⁶⁴; a missing
+    key is added with 0 before."""
 
     CHECK = 1
     UPDATE = 2
     CHECK_UPDATE = 3
+    APPEND = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,12 +103,15 @@ class Drum:
         self._full = memory_bytes // 2 // self._request.itemsize
         self._files = files
         self._number = 0
-        self._runs: list[_SortedRun] = []
+        self._runs: list[_RowBlocks] = []
         self._merging = False
         for name in files.names():
             if name.startswith(_PREFIX) and name.endswith(SUFFIX):
                 remove_if_possible(files, name)
-        self._buckets = [_Bucket(files, f"{_PREFIX}bucket{n:04x}{SUFFIX}", self._request) for n in range(self.buckets)]
+        self._buckets = [
+            _RowBlocks(files, f"{_PREFIX}bucket{n:04x}{SUFFIX}", self._request, self._buffered)
+            for n in range(self.buckets)
+        ]
 
     @property
     def buckets(self) -> int:
@@ -119,7 +130,7 @@ class Drum:
 
     def __len__(self) -> int:
         """An upper bound of the number of keys: a key that changed may count in several runs."""
-        return sum(run.rows for run in self._runs)
+        return sum(map(len, self._runs))
 
     def add(
         self, operation: Operation, keys: Keys, *, values: Values | None = None, payloads: Payloads | None = None
@@ -140,7 +151,7 @@ class Drum:
         order = np.argsort(places, kind="stable")
         cuts = np.searchsorted(places[order], np.arange(self.buckets + 1))
         for place in np.flatnonzero(np.diff(cuts)).tolist():
-            self._buckets[place].add(requests[order[cuts[place] : cuts[place + 1]]], self._buffered)
+            self._buckets[place].append(requests[order[cuts[place] : cuts[place + 1]]])
 
     def _places(self, keys: Keys) -> npt.NDArray[np.int64]:
         if not self._bits:
@@ -157,13 +168,15 @@ class Drum:
         self._number += 1
         with ExitStack() as undo:
             undo.callback(setattr, self, "_merging", False)
-            writer = _SortedRun(self._files, f"{_PREFIX}run{self._number:08x}{SUFFIX}", self._sorted)
+            name = f"{_PREFIX}run{self._number:08x}{SUFFIX}"
+            writer = _RowBlocks(self._files, name, self._sorted, CHUNK_BYTES // self._sorted.itemsize)
             discard = undo.enter_context(ExitStack())
             discard.callback(writer.remove)
             readers = [_RunReader(run) for run in self._runs]
             for place, bucket in enumerate(self._buckets):
                 bound = (place + 1) << (64 - self._bits)
                 yield from self._answered(bucket.read(), readers, bound, writer, whole=whole)
+            writer.finish()
             discard.pop_all()
             old = self._runs if whole else []
             self._runs = [*([] if whole else self._runs), writer]
@@ -171,7 +184,7 @@ class Drum:
                 gone.remove()
 
     def _answered(
-        self, requests: npt.NDArray[Any], readers: list[_RunReader], bound: int, writer: _SortedRun, *, whole: bool
+        self, requests: npt.NDArray[Any], readers: list[_RunReader], bound: int, writer: _RowBlocks, *, whole: bool
     ) -> Iterator[Answers]:
         """Answers the requests of one bucket, and writes its keys."""
         keys = np.unique(requests["key"])
@@ -205,21 +218,27 @@ class Drum:
         key."""
         order = np.argsort(requests["key"], kind="stable")
         groups = np.searchsorted(keys, requests["key"][order])
-        writes = requests["operation"][order] != Operation.CHECK
+        operations = requests["operation"][order]
         given = requests["value"][order] if self._valued else np.zeros(len(order), np.uint64)
         rows = np.arange(len(order))
         starts = np.searchsorted(groups, np.arange(len(keys)))
-        written = np.maximum.accumulate(np.where(writes, rows, -1)) if len(order) else rows
+        first = starts[groups]
+        # The value after a request: that of the last update of its key, or the old one, and all appended since.
+        sets = (operations == Operation.UPDATE) | (operations == Operation.CHECK_UPDATE)
+        added = np.where(operations == Operation.APPEND, given, np.uint64(0))
+        total = np.cumsum(added, dtype=np.uint64)
+        update = np.maximum.accumulate(np.where(sets, rows, -1))
+        is_updated = update >= first
+        base = np.where(is_updated, given[update], values[groups])
+        after = base + total - np.where(is_updated, total[update], total[first] - added[first])
+        written = np.maximum.accumulate(np.where(operations != Operation.CHECK, rows, -1))
         before = np.concatenate([[-1], written[:-1]]).astype(np.int64)[: len(order)]
-        by_earlier = before >= starts[groups] if len(order) else np.zeros(0, np.bool_)
         known = np.empty(len(order), np.bool_)
-        known[order] = by_earlier | found[groups]
+        known[order] = (before >= first) | found[groups]
         old = np.empty(len(order), np.uint64)
-        old[order] = np.where(by_earlier, given[before], values[groups]) if len(order) else given
+        old[order] = np.where(rows == first, values[groups], after[rows - 1])
         ends = np.concatenate([starts[1:], [len(order)]]).astype(np.int64)[: len(keys)] - 1
-        lasts = written[ends] if len(keys) else ends
-        last = np.where(lasts >= starts, given[lasts], values) if len(keys) else values
-        return Answers(requests["key"], requests["operation"], known, old, requests["payload"]), last
+        return Answers(requests["key"], requests["operation"], known, old, requests["payload"]), after[ends]
 
     def close(self) -> None:
         """Removes its files."""
@@ -236,101 +255,106 @@ def _newest(parts: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
     return newest
 
 
-class _Rows:
-    """A file of rows of one size."""
+class _RowBlocks:
+    """A file of rows in blocks with checksums; rows of a block that is not complete are in memory."""
 
-    def __init__(self, files: Files, name: str, dtype: np.dtype[Any]) -> None:
-        self.rows = 0
-        self.dtype = dtype
+    def __init__(self, files: Files, name: str, dtype: np.dtype[Any], block_rows: int) -> None:
+        self.blocks = 0
+        self._dtype = dtype
+        self._block_rows = block_rows
+        self._rows = 0
+        self._written = 0
+        self._rest: list[npt.NDArray[Any]] = []
         self._files = files
         self._name = name
         self._file: File | None = None
 
+    def __len__(self) -> int:
+        return self._rows
+
     def append(self, rows: npt.NDArray[Any]) -> None:
-        if not len(rows):
-            return
+        """Raises StoreFullError, StoreFailedError; then the rows are there, and wait in memory."""
+        self._rest.append(rows)
+        self._rows += len(rows)
+        if self._rows - self._written >= self._block_rows:
+            self._write(least=self._block_rows)
+
+    def finish(self) -> None:
+        """Writes the rest as a shorter block: nothing is appended any more. Raises StoreFullError, StoreFailedError."""
+        if self._rows > self._written:
+            self._write(least=1)
+
+    def _write(self, *, least: int) -> None:
+        """Writes blocks of the rest, none with fewer rows."""
+        rows, place = np.concatenate(self._rest), 0
         if self._file is None:
             self._file = self._files.open(self._name, create=True)
-        self._file.write_at(self.rows * self.dtype.itemsize, rows.tobytes())
-        self.rows += len(rows)
+        try:
+            while len(rows) - place >= least:
+                some = rows[place : place + self._block_rows]
+                covered = _COVERED.pack(self.blocks) + some.tobytes()
+                self._file.write_at(self.blocks * self._block_bytes, _COVERED.pack(kernels.crc32c(covered)) + covered)
+                self.blocks += 1
+                place += len(some)
+        finally:
+            self._written += place
+            self._rest = [rows[place:].copy()]  # not a view, which would keep all rows in memory
 
-    def rows_at(self, first: int, count: int) -> npt.NDArray[Any]:
-        """Raises DamagedStoreError if the file ends before."""
-        if self._file is None or not count:
-            return np.zeros(0, self.dtype)
-        size = self.dtype.itemsize
-        octets = self._file.read_at(first * size, count * size)
-        if len(octets) < count * size:
-            where = f"{self._files.describe(self._name)} at byte {first * size + len(octets)}"
-            raise DamagedStoreError(f"{where}: the file ends there; make these keys again from their source")
-        return np.frombuffer(octets, self.dtype)
+    @property
+    def _block_bytes(self) -> int:
+        return _HEAD.size + self._block_rows * self._dtype.itemsize
+
+    def block(self, number: int) -> npt.NDArray[Any]:
+        """The rows of a block that was written. Raises DamagedStoreError, naming file and byte."""
+        assert self._file is not None
+        count = min(self._block_rows, self._written - number * self._block_rows)
+        size, offset = _HEAD.size + count * self._dtype.itemsize, number * self._block_bytes
+        octets = self._file.read_at(offset, size)
+        damage = None
+        if len(octets) < size:
+            offset, damage = offset + len(octets), "the file ends there"
+        elif _HEAD.unpack_from(octets) != (kernels.crc32c(octets[_COVERED.size :]), number):
+            damage = "a block fails its checksum"
+        if damage is not None:
+            where = f"{self._files.describe(self._name)} at byte {offset}"
+            raise DamagedStoreError(f"{where}: {damage}; make these keys again from their source")
+        return np.frombuffer(octets, self._dtype, offset=_HEAD.size)
+
+    def read(self) -> npt.NDArray[Any]:
+        """All rows in their order. Raises DamagedStoreError, naming file and byte."""
+        return np.concatenate([np.zeros(0, self._dtype), *map(self.block, range(self.blocks)), *self._rest])
 
     def remove(self) -> None:
-        """Closes the file and removes it, as far as the disk allows."""
-        self.rows = 0
+        """Forgets all rows, closes the file and removes it, as far as the disk allows."""
+        self.blocks = self._rows = self._written = 0
+        self._rest = []
         if self._file is not None:
             self._file.close()
             self._file = None
             remove_if_possible(self._files, self._name)
 
 
-class _SortedRun(_Rows):
-    """Sorted keys."""
-
-
-class _Bucket(_Rows):
-    """The requests of one range of keys: the newest in memory, the others in a file."""
-
-    def __init__(self, files: Files, name: str, dtype: np.dtype[Any]) -> None:
-        super().__init__(files, name, dtype)
-        self._buffer: list[npt.NDArray[Any]] = []
-        self._in_buffer = 0
-
-    def __len__(self) -> int:
-        return self.rows + self._in_buffer
-
-    def add(self, requests: npt.NDArray[Any], buffered: int) -> None:
-        self._buffer.append(requests)
-        self._in_buffer += len(requests)
-        if self._in_buffer >= buffered:
-            self._write()
-
-    def _write(self) -> None:
-        if self._buffer:
-            self.append(np.concatenate(self._buffer))
-            self._buffer, self._in_buffer = [], 0
-
-    def read(self) -> npt.NDArray[Any]:
-        """All requests in their order."""
-        return np.concatenate([self.rows_at(0, self.rows), *self._buffer])
-
-    def remove(self) -> None:
-        """Forgets all requests, and removes the file."""
-        super().remove()
-        self._buffer, self._in_buffer = [], 0
-
-
 class _RunReader:
-    """Reads a run from its beginning, in chunks."""
+    """Reads a run from its beginning, block by block."""
 
-    def __init__(self, run: _SortedRun) -> None:
+    def __init__(self, run: _RowBlocks) -> None:
         self._run = run
         self._next = 0
-        self._rest = np.zeros(0, run.dtype)
+        self._rest: npt.NDArray[Any] | None = None
 
     def until(self, bound: int) -> Iterator[npt.NDArray[Any]]:
         """The next rows with keys below the bound."""
         while True:
-            if not len(self._rest):
-                count = min(CHUNK_BYTES // self._run.dtype.itemsize, self._run.rows - self._next)
-                self._rest = self._run.rows_at(self._next, count)
-                self._next += count
-                if not count:
+            if self._rest is None:
+                if self._next == self._run.blocks:
                     return
+                self._rest = self._run.block(self._next)
+                self._next += 1
             keys = self._rest["key"]
             end = len(keys) if bound >= 1 << 64 else int(keys.searchsorted(np.uint64(bound), "left"))
             if end:
                 yield self._rest[:end]
-            self._rest = self._rest[end:]
-            if len(self._rest):
+            if end < len(keys):
+                self._rest = self._rest[end:]
                 return
+            self._rest = None
