@@ -35,7 +35,7 @@ from scrapy.utils.misc import load_object
 from scrapy.utils.request import referer_str, request_from_dict
 
 from outrider import kernels
-from outrider.clock import elapsed, seconds, wall
+from outrider.clock import Instant, elapsed, seconds, wall
 from outrider.errors import OutriderError, SettingsError, UnreachableError
 from outrider.fetch.failures import retry_after_seconds
 from outrider.integrations.scrapy_engine import Engine, check_version, fingerprinter_of, is_running
@@ -122,20 +122,22 @@ class _Sent:
     retry_after: str | None = None
     error: str | None = None
 
-    def outcome(self) -> Outcome:
+    def outcome(self, ended_at: Instant | None) -> Outcome:
+        """Returns the outcome. ended_at: the end of the download, as an instant of the frontier."""
         assert self.lease is not None
         token = self.lease.token
         if self.began is None:
             return Outcome(token, Verdict.DONE, answered=False)
         took = None if self.ended is None else seconds(self.ended - self.began)
         if self.status is None:
-            return Outcome(token, Verdict.GONE, error="no_answer", seconds=took)
+            return Outcome(token, Verdict.GONE, error="no_answer", seconds=took, ended_at=ended_at)
         refused = self.status in _REFUSED
         after = retry_after_seconds(self.retry_after, wall() / MICROSECONDS) if refused and self.retry_after else None
         return Outcome(
             token,
             Verdict.DONE,
             seconds=took,
+            ended_at=ended_at,
             status=self.status,
             answered=True,
             refused=refused,
@@ -515,8 +517,9 @@ class Scheduler(BaseScheduler):  # type: ignore[misc]  # as above
                 self._store.add(noted)
             return
         if sent.began is not None and sent.ended is None:
-            self._store.rest(sent.lease.token, None)
-        self._store.end(Ended(sent.outcome(), sent.found))
+            self._store.rest(sent.lease.token, None, None)
+        ended_at = None if sent.ended is None else self._store.instant(sent.ended)
+        self._store.end(Ended(sent.outcome(ended_at), sent.found))
 
     def _reached(self, request: Any, spider: Any) -> None:
         sent = self._sent.get(request)
@@ -557,7 +560,7 @@ class Scheduler(BaseScheduler):  # type: ignore[misc]  # as above
         sent = self._sent.get(request)
         if sent is not None and sent.lease is not None and sent.began is not None and self._store is not None:
             sent.ended = elapsed()
-            self._store.rest(sent.lease.token, seconds(sent.ended - sent.began))
+            self._store.rest(sent.lease.token, seconds(sent.ended - sent.began), self._store.instant(sent.ended))
 
     def _downloaded(self, response: Any, request: Any, spider: Any) -> None:
         sent = self._sent.get(request)

@@ -1,9 +1,10 @@
 """The thread that calls a frontier for a program that must not wait: it writes what was noted, leases ahead of need,
 and sleeps until a host may be visited.
 
-The program's own thread only notes events and takes leases from a buffer. The thread makes turns. A turn ends the
-requests that are over, then stores the pages that are processed with the requests that were found on them, in one
-frame, then the other requests, and then leases. One sync serves all that was noted since the last turn.
+The program's own thread only notes events and takes leases from a buffer. The thread makes turns. A turn leases what is
+due, ends the requests that are over, then stores the pages that are processed with the requests that were found on
+them, in one frame, then the other requests, and then leases again. One sync serves all that was noted since the last
+turn.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from outrider.clock import Instant, elapsed
 from outrider.engine.owner import Frontier
 from outrider.errors import OutriderError, SettingsError, StoreFullError
 from outrider.journey import Code, Lease, Link, ListPage, Outcome, QueueStatus
@@ -60,7 +62,7 @@ class Ended:
 class _Work:
     """The events since the last turn."""
 
-    rests: deque[tuple[int, float | None]] = field(default_factory=deque)
+    rests: deque[tuple[int, float | None, Instant | None]] = field(default_factory=deque)
     ended: deque[Ended] = field(default_factory=deque)
     added: deque[Noted] = field(default_factory=deque)
     orders: deque[Callable[[AnyFrontier], object]] = field(default_factory=deque)
@@ -86,13 +88,14 @@ class StoreThread:
     ) -> None:
         self.frontier, self.crawl = frontier, crawl
         self.ready: list[tuple[float, int, Lease]] = []
-        """A heap of the buffered leases, the highest priority first, among equal ones those of the newest turn."""
+        """A heap of the buffered leases, the highest priority first, among equal ones the newest."""
         self.answers: deque[tuple[Answer, Code]] = deque()
         self.error: Exception | None = None
         self.turns = 0
         self.unstored = 0
         """How many pages are processed and not stored yet."""
         self._remote = not isinstance(frontier, Frontier)
+        self._clock_offset = None if self._remote else frontier.now() - elapsed()
         self._lease_seconds = INTEGRATION_SERVED_LEASE_SECONDS if self._remote else INTEGRATION_LEASE_SECONDS
         self._ahead, self._per_queue, self._wake, self._failed = ahead, per_queue, wake, failed
         self._work = _Work()
@@ -100,6 +103,7 @@ class StoreThread:
         self._events = 0  # calls of the program so far
         self._idle_at = -1  # `_events` when the frontier had nothing left
         self._open: dict[int, float] = {}  # token -> when its lease is extended
+        self._batches = 0  # of leases
         self._noted = 0  # events of the last turn
         self._full_at = 0.0
         self._closing = False
@@ -110,9 +114,15 @@ class StoreThread:
     def start(self) -> None:
         self._thread.start()
 
-    def rest(self, token: int, seconds: float | None) -> None:
-        """The request of a lease is over; its host rests from now on."""
-        self._note(self._work.rests, (token, seconds))
+    def instant(self, at: Instant) -> Instant | None:
+        """Returns a reading of `elapsed` as an instant of the frontier; None for a server, whose clock is another
+        one."""
+        return None if self._clock_offset is None else at + self._clock_offset
+
+    def rest(self, token: int, seconds: float | None, ended_at: Instant | None) -> None:
+        """The request of a lease is over. ended_at: since then its host rests, an instant of the frontier; None: since
+        the next turn."""
+        self._note(self._work.rests, (token, seconds, ended_at))
 
     def end(self, ended: Ended) -> None:
         """A page is processed."""
@@ -195,6 +205,8 @@ class StoreThread:
         with self._changed:
             events, work = self._events, self._taken()
         self._noted = len(work.rests) + len(work.ended) + len(work.added)
+        if self._noted and not self._remote and ready_seconds(self.frontier) == 0 and self._filled(self._want):
+            self._wake()  # hosts that are due do not wait for the writes
         woken = self._written_with_room(work)
         pause = self._leased(events)
         with self._changed:
@@ -234,9 +246,10 @@ class StoreThread:
         frontier, stored = self.frontier, bool(work.ended)
         if work.rests:
             over = {ended.outcome.token for ended in work.ended}  # their outcomes rest their hosts
-            rests = {token: seconds for token, seconds in work.rests if token not in over}
+            rests = [one for one in work.rests if one[0] not in over]
             if rests:
-                frontier.rest(list(rests), seconds=list(rests.values()))
+                tokens, took, ended_at = map(list, zip(*rests, strict=True))
+                frontier.rest(tokens, seconds=took, ended_at=ended_at)
             work.rests.clear()
         answered: list[tuple[Answer, Code]] = []
         if work.ended:
@@ -268,22 +281,36 @@ class StoreThread:
         if late:
             self.frontier.extend(late, self._lease_seconds)
             self._open.update(dict.fromkeys(late, now + self._lease_seconds / 2))
-        want = 0 if self._closing else self._ahead - len(self.ready)
+        want = self._want
         if want <= 0:
             return INTEGRATION_WAIT_SECONDS_MAX
-        leases = self.frontier.lease(want, crawl=self.crawl, ttl_seconds=self._lease_seconds, per_queue=self._per_queue)
-        if len(leases):
-            self._open.update(dict.fromkeys(leases.tokens, now + self._lease_seconds / 2))
-            with self._changed:
-                for number, lease in enumerate(in_turns(leases), -self.turns * self._ahead):
-                    heapq.heappush(self.ready, (-lease.priority, number, lease))
-                self._events += 1
-            return INTEGRATION_WAIT_SECONDS_MAX if len(leases) >= want else self._pause()
+        found = self._filled(want)
+        if found:
+            return INTEGRATION_WAIT_SECONDS_MAX if found >= want else self._pause()
         if not self._open and not has_left(self.frontier, self.crawl):
             with self._changed:
                 if self._events == events:
                     self._idle_at = events
         return self._pause()
+
+    @property
+    def _want(self) -> int:
+        """How many leases the buffer lacks."""
+        return 0 if self._closing else self._ahead - len(self.ready)
+
+    def _filled(self, want: int) -> int:
+        """Leases this number of requests into the buffer, fewer if fewer are due. Returns how many."""
+        if want <= 0:
+            return 0
+        leases = self.frontier.lease(want, crawl=self.crawl, ttl_seconds=self._lease_seconds, per_queue=self._per_queue)
+        if len(leases):
+            self._batches += 1
+            self._open.update(dict.fromkeys(leases.tokens, time.monotonic() + self._lease_seconds / 2))
+            with self._changed:
+                for number, lease in enumerate(in_turns(leases), -self._batches * self._ahead):
+                    heapq.heappush(self.ready, (-lease.priority, number, lease))
+                self._events += 1
+        return len(leases)
 
     def _pause(self) -> float:
         """Returns how many seconds pass until a host is ready, at most; other programs may use the same server."""
