@@ -2,23 +2,38 @@
 
 python crawlers.py ROOT PLACE SETTINGS     PLACE: the directory or server of the frontier; SETTINGS: JSON, arguments of
                                            RequestManager.open, and robots; prints counts as JSON
+
+With the setting "own", the queue is Crawlee's own, in files of the directory PLACE.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import sys
 
 from crawlee import ConcurrencySettings, Request
+from crawlee.configuration import Configuration
 from crawlee.crawlers import ParselCrawler, ParselCrawlingContext
-from crawlee.storage_clients import MemoryStorageClient
+from crawlee.storage_clients import FileSystemStorageClient, MemoryStorageClient
+from crawlee.storages import RequestQueue
 
 from outrider.integrations.crawlee import RequestManager
 
 
-async def main(root, place, *, robots=False, **settings):
+@contextlib.asynccontextmanager
+async def opened(place, own, settings):
+    if own:
+        where = Configuration(storage_dir=place, purge_on_start=False)
+        yield await RequestQueue.open(name="own", storage_client=FileSystemStorageClient(), configuration=where)
+        return
     async with await RequestManager.open(place or None, **settings) as manager:
+        yield manager
+
+
+async def main(root, place, *, robots=False, own=False, **settings):
+    async with opened(place, own, settings) as manager:
         crawler = ParselCrawler(
             request_manager=manager,
             respect_robots_txt_file=robots,
