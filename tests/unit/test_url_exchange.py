@@ -12,6 +12,7 @@ from model.world import World, hosts_go_cold, inspect
 from outrider import Frontier
 from outrider.engine.url_exchange import Put, QueueTotals, UrlExchange, record_of_known
 from outrider.errors import SettingsError
+from outrider.frontier.schedule.host_schedule import HostSchedule
 from outrider.frontier.verbs.arrivals import KeyedUrls
 from outrider.limits import MICROSECONDS, UNIQUE_METADATA_BYTES_MAX
 
@@ -135,6 +136,29 @@ def test_a_delay_of_a_second_is_kept_to_the_microsecond_also_across_kills():
             assert not handed_out()
         world.clock.move(MICROSECOND)
     assert sorted(found) == sorted(urls)
+
+
+def test_a_delay_of_all_queues_makes_no_host_a_special_case(frontiers, monkeypatch):
+    """The kernels handle hosts with a delay: Python would need 100 µs for each."""
+    exchange = UrlExchange(frontiers[0])
+    exchange.default_delay = 2.0
+    one_by_one = []
+    touch = HostSchedule._touch_one
+    monkeypatch.setattr(HostSchedule, "_touch_one", lambda *how: (one_by_one.append(how), touch(*how)))
+    rows = [(f"http://h{number}.test/{page}", "") for number in range(20) for page in range(2)]
+    exchange.put([Put(CRAWL, columns(rows, [b""] * len(rows)))])
+
+    def handed_out():
+        return exchange.hand_out(100, 60.0, per_queue=1, queues_max=100, crawl=CRAWL, key=None)
+
+    leases = list(handed_out())
+    assert len(leases) == 20
+    assert not handed_out()
+    exchange.rest([lease.token for lease in leases])
+    assert not one_by_one
+    assert {queue.delay_seconds for queue in frontiers[0].queues(crawl=CRAWL)} == {2.0}
+    frontiers[0].pause("h1.test", crawl=CRAWL)
+    assert one_by_one, "a pause needs more than the clock of the host"
 
 
 def recounted(frontier, crawl, key=None):

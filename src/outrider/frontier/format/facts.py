@@ -204,7 +204,11 @@ KINDS: dict[int, FactKind] = {
             applied=Applied.IN_COLUMNS,
             in_windows=True,
         ),
-        _kind(Fact.QUEUE_RULES, "slot:u16 queue:u64 paused:u8 blocked_until:i64 delay:f64 limit:u32"),
+        _kind(
+            Fact.QUEUE_RULES,
+            "slot:u16 queue:u64 paused:u8 blocked_until:i64 delay:f64 limit:u32",
+            applied=Applied.IN_COLUMNS,
+        ),
         _kind(Fact.VOID, "slot:u16 queue:u64 order:u64"),
         _kind(Fact.AUTHORITY, "slot:u16 name:text"),
         _kind(

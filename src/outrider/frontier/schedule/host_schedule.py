@@ -489,7 +489,8 @@ class HostSchedule:
             hop = self._first_allowed([queue for queue in there if int(crawls[queue]) in mine] or there)
         else:
             name = tables.hosts.name(host)
-            hop = _first(_allowed_by(tables.rules_of_new(crawl, name)) for crawl in mine)
+            rules = tables.rules_of_new(np.array(sorted(mine), np.uint32), [name] * len(mine))
+            hop = _first(map(_allowed_by, rules))
         return None if hop is None else max(at, hop)
 
     def _waits(self, errand: Errand, queues: Rows) -> npt.NDArray[np.bool_]:

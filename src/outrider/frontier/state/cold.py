@@ -33,6 +33,7 @@ from outrider.frontier.state.hosts import (
     RARE_CELLS,
     ROBOTS,
     RULED,
+    SLOWED,
     VOIDED,
     QueueRules,
     Rows,
@@ -385,7 +386,7 @@ class ColdHosts:
         self._count(crawls, cells, 1, tables.crawls.gone)
         self._note_clocks(cells, hosts.rest_until[rows])
         more: list[int] = []
-        odd = (hosts.flags[rows] & np.uint16(MANY | ROBOTS | RULED)) != 0
+        odd = (hosts.flags[rows] & np.uint16(MANY | ROBOTS | RULED | SLOWED)) != 0
         odd |= crawls >= _CRAWLS_MAX
         for name in RARE_CELLS:
             odd |= getattr(hosts, name)[rows] != 0

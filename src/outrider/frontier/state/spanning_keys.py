@@ -7,13 +7,14 @@ until one is drawn, all queues of the key are in the rings.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from outrider.clock import Instant
-from outrider.frontier.state.hosts import MANY, NONE, Rows
+from outrider.frontier.state.hosts import MANY, NONE, Rows, Uint64s
 from outrider.url import undotted
 from outrider.url.keys import name_of_key
 
@@ -62,6 +63,17 @@ class SpanningKeys:
             for queue in tables.queues_of(namesake) if namesake != NONE else ():
                 if queue not in queues.keys and crawl in (None, queues.crawl[queue]):
                     yield queue
+
+    def may_have(self, keys: Sequence[str], hashes: Uint64s) -> npt.NDArray[np.bool_]:
+        """Which of these keys may have a queue; `queues_with` finds it. hashes: those of the keys. Most keys are the
+        names of new hosts, and have no queue."""
+        tables = self._tables
+        if self.groups:
+            return np.ones(len(keys), np.bool_)
+        found = tables.knows(hashes)
+        if tables.crawls.callers:
+            found |= tables.knows(tables.hashes_of([name_of_key(key) for key in keys]))
+        return found
 
     def enter(self, rows: Rows) -> None:
         """New queues join the groups of their keys. A key spans hosts from the first queue on that has another name

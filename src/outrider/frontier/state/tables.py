@@ -40,6 +40,7 @@ from outrider.frontier.state.hosts import (
     NONE,
     RARE_CELLS,
     RULED,
+    SLOWED,
     VOIDED,
     Hosts,
     QueueRules,
@@ -430,6 +431,10 @@ class Tables:
         """The keyed hash of a name or key."""
         return int.from_bytes(kernels.fingerprints([text], self.fingerprint_key), "little")
 
+    def hashes_of(self, texts: Sequence[str]) -> Uint64s:
+        """As `hash_of`, of each of some texts."""
+        return np.frombuffer(kernels.fingerprints(list(texts), self.fingerprint_key), np.uint64)
+
     def content_hashes(self, digests: Sequence[bytes]) -> list[int]:
         """The hashes by which contents are known."""
         if not digests:
@@ -460,48 +465,66 @@ class Tables:
             row = self.hosts.row(number)
         return row
 
-    def _queue_rules(self, slot: int, queue: int, paused: int, blocked: int, delay: float, limit: int) -> None:
-        rules = QueueRules(bool(paused), blocked, None if delay < 0 else delay, limit)
-        if slot == OWN_SLOT:  # rules of a crawl, or of a key in all crawls: they hold for later queues, too
-            _keep(self.words, queue, rules)
-            return
-        row = int(self.rows_of_queues(np.array([queue], np.uint64))[0])
-        _keep(self.queues.rules, row, rules)
-        self.flag(np.array([row], np.uint32))
-        self.changed.append(self.queues.host[np.array([row])])
+    def _queue_rules(
+        self, slots: Rows, queues: Uint64s, paused: Values, blocked: Values, delays: Values, limits: Values
+    ) -> None:
+        of_queues = slots != OWN_SLOT
+        rows = np.full(len(slots), NONE, np.uint32)
+        if of_queues.any():
+            rows[of_queues] = self.rows_of_queues(queues[of_queues])
+        columns = (rows, queues, paused, blocked, delays, limits)
+        for row, number, pause, until, delay, limit in zip(*(column.tolist() for column in columns), strict=True):
+            rules = QueueRules(bool(pause), until, None if delay < 0 else delay, limit)
+            if row == NONE:  # rules of a crawl, or of a key in all crawls: they hold for later queues, too
+                _keep(self.words, number, rules)
+            else:
+                _keep(self.queues.rules, row, rules)
+        if of_queues.any():
+            self.flag(rows[of_queues])
+            self.changed.append(self.queues.host[rows[of_queues]])
 
-    def rules_of_new(self, crawl: int, key: str) -> QueueRules:
-        """The rules of a queue that is made now. A queue of its key in its crawl has every word about both, since
+    def rules_of_new(self, crawls: Rows, keys: Sequence[str]) -> list[QueueRules]:
+        """The rules of queues that are made now. A queue of its key in its crawl has every word about both, since
         operators rule the queues of a key together; else the words of the crawl and of the key in all crawls count."""
         if not (self.queues.rules or self.words):
-            return QueueRules()
-        other = next(self.keys.queues_with(key, crawl), None)
-        if other is not None:
-            return self.queues.rules.get(other) or QueueRules()
-        of_crawl = words_of_crawls(np.array([crawl], np.uint32))
-        of_key = words_of_keys(np.array([self.hash_of(key)], np.uint64))
-        ahead = self.words.get(self.word_ahead(key, crawl))
-        if ahead is not None and ahead.delay is not None:
-            # A delay of this very key counts, and not the longer one of a whole crawl.
-            of_crawl = of_crawl[:0]
-        said = (self.words.get(int(number)) for number in (*of_key, *of_crawl))
-        return reduce(QueueRules.and_also, said, ahead or QueueRules())
+            return [QueueRules()] * len(keys)
+        hashes = self.hashes_of(keys)
+        of_keys, of_pairs, of_crawls = (
+            numbers.tolist()
+            for numbers in (words_of_keys(hashes), words_of_pairs(hashes, crawls), words_of_crawls(crawls))
+        )
+        known = self.keys.may_have(keys, hashes)
+        found: list[QueueRules] = []
+        for place, (key, crawl) in enumerate(zip(keys, crawls.tolist(), strict=True)):
+            other = next(self.keys.queues_with(key, crawl), None) if known[place] else None
+            if other is not None:
+                found.append(self.queues.rules.get(other) or QueueRules())
+                continue
+            ahead = self.words.get(of_pairs[place])
+            of_crawl = self.words.get(of_crawls[place])
+            if ahead is not None and ahead.delay is not None:
+                of_crawl = None  # a delay of this very key counts, and not the longer one of a whole crawl
+            said = [rules for rules in (ahead, self.words.get(of_keys[place]), of_crawl) if rules is not None]
+            found.append(reduce(QueueRules.and_also, said) if said else QueueRules())
+        return found
 
-    def word_ahead(self, key: str, crawl: int) -> int:
-        """The number of the rules of a key in one crawl, before it has a queue there."""
-        keys, crawls = np.array([self.hash_of(key)], np.uint64), np.array([crawl], np.uint32)
-        return int(words_of_pairs(keys, crawls)[0])
+    def words_ahead(self, keys: Sequence[str], crawls: Rows) -> list[int]:
+        """The numbers of the rules of keys in their crawls, before they have queues there."""
+        found: list[int] = words_of_pairs(self.hashes_of(keys), crawls).tolist()
+        return found
 
     def flag(self, queues: Rows) -> None:
-        """Marks the hosts of these queues as RULED while one of their queues or crawls has rules, and clears the mark
-        else."""
+        """Marks the hosts of these queues as RULED and SLOWED while one of their queues or crawls has rules, and clears
+        the marks else."""
         for host in np.unique(self.queues.host[queues]).tolist():
-            ruled = any(
-                queue in self.queues.rules or self.crawls.states[int(self.queues.crawl[queue])]
-                for queue in self.queues_of(host)
-            )
-            flags = int(self.hosts.flags[host]) & ~RULED
-            self.hosts.flags[host] = flags | (RULED if ruled else 0)
+            flags = int(self.hosts.flags[host]) & ~(RULED | SLOWED)
+            for queue in self.queues_of(host):
+                rules = self.queues.rules.get(queue)
+                if self.crawls.states[int(self.queues.crawl[queue])] or (rules is not None and rules.decide_turns()):
+                    flags |= RULED
+                if rules is not None and rules.delay is not None:
+                    flags |= SLOWED
+            self.hosts.flags[host] = flags
 
     def _void(self, slot: int, queue: int, order: int) -> None:
         row = int(self.rows_of_queues(np.array([queue], np.uint64))[0])

@@ -24,7 +24,7 @@ from outrider.frontier.policy import lives
 from outrider.frontier.policy.returns import Returns
 from outrider.frontier.priority import class_of
 from outrider.frontier.state.host_signals import HostSignals
-from outrider.frontier.state.hosts import DELAYED, GROUPED, NONE, ROBOTS, Rows, add_to_each
+from outrider.frontier.state.hosts import DELAYED, GROUPED, NONE, ROBOTS, SLOWED, Rows, add_to_each
 from outrider.frontier.state.payments import Payments
 from outrider.frontier.state.rested import NOT_OVER
 from outrider.frontier.state.seen import SeenSet
@@ -261,7 +261,7 @@ class UrlTable:
         )
         self._tables.keys.count(queues, step)
         if step > 0 and len(hosts):
-            quiet = (self._tables.hosts.flags[hosts] & ~np.uint16(GROUPED | ROBOTS | DELAYED)) == 0
+            quiet = (self._tables.hosts.flags[hosts] & ~np.uint16(GROUPED | ROBOTS | DELAYED | SLOWED)) == 0
             self._tables.begun.append(hosts[quiet])
             hosts = hosts[~quiet]
         if len(hosts):

@@ -92,7 +92,7 @@ class ClockHosts:
             draft.add(Fact.HOST, (slot, number, name))
         queue = int(queue_hashes(np.array([number], np.uint64), np.array([crawl], np.uint32))[0])
         draft.add(Fact.QUEUE, (slot, queue, number, crawl, ""))
-        rules = tables.rules_of_new(crawl, name)
+        (rules,) = tables.rules_of_new(np.array([crawl], np.uint32), [name])
         if rules.any():
             draft.add(Fact.QUEUE_RULES, rules_cells(slot, queue, rules))
 

@@ -561,12 +561,11 @@ class Discovering(Part):
     ) -> None:
         """Adds facts for new queues whose crawl or key already has rules. new: their places; keys: the text of each."""
         tables = self.tables
-        for place, key in zip(new.tolist(), keys, strict=True):
-            rules = tables.rules_of_new(int(crawls[place]), key)
+        told = tables.rules_of_new(crawls[new], keys), tables.words_ahead(keys, crawls[new])
+        for place, rules, ahead in zip(new.tolist(), *told, strict=True):
             if not rules.any():
                 continue
             draft.add(Fact.QUEUE_RULES, rules_cells(int(slots[place]), int(queues[place]), rules))
-            ahead = tables.word_ahead(key, int(crawls[place]))
             if ahead in tables.words:  # from now on the queue has them
                 draft.add(Fact.QUEUE_RULES, rules_cells(OWN_SLOT, ahead, QueueRules()))
             host = int(homes[place])

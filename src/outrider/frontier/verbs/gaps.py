@@ -8,7 +8,7 @@ import numpy.typing as npt
 from outrider.clock import Instant, instant
 from outrider.frontier.policy.frontier_settings import FrontierSettings
 from outrider.frontier.schedule.host_schedule import HostSchedule
-from outrider.frontier.state.hosts import DELAYED, NONE, RULED, QueueRules, Rows
+from outrider.frontier.state.hosts import DELAYED, NONE, RULED, SLOWED, QueueRules, Rows
 from outrider.frontier.state.robots_answers import crawl_delay
 from outrider.frontier.state.tables import Tables
 from outrider.frontier.verbs.draft import Draft
@@ -41,7 +41,7 @@ class Gaps:
         """Returns the least gap in seconds after a request to a host that belongs to no queue: the largest gap among
         its queues of living crawls."""
         tables = self.tables
-        if not tables.hosts.flags[host] & RULED:
+        if not tables.hosts.flags[host] & (RULED | SLOWED):
             return self.settings.delay
         living = (queue for queue in tables.queues_of(host) if not tables.crawls.gone[tables.queues.crawl[queue]])
         return max(map(self.floor, living), default=self.settings.delay)

@@ -169,7 +169,7 @@ class Operations(Part):
             self._rule(key, crawl, now, change)
             return
         draft = self._core.draft(self._core.advance(now))
-        number = tables.word_ahead(undotted(key), row)
+        (number,) = tables.words_ahead([undotted(key)], np.array([row], np.uint32))
         draft.add(Fact.QUEUE_RULES, rules_cells(OWN_SLOT, number, change(tables.words.get(number) or QueueRules())))
         self._core.commit(draft, reserve=True)
 

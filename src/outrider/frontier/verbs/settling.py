@@ -44,7 +44,17 @@ from outrider.frontier.policy.revisit import NEVER, bad_answer_seconds, codes_of
 from outrider.frontier.state.authorities import CELLS, WITH_COPY, Authority
 from outrider.frontier.state.errand import ANSWERS, ENDED, CallersErrand, Errand
 from outrider.frontier.state.host_addresses import HostAddress
-from outrider.frontier.state.hosts import NONE, RULED, QueueRules, Rows, Uint64s, has_equals, mixed, words_of_keys
+from outrider.frontier.state.hosts import (
+    NONE,
+    RULED,
+    SLOWED,
+    QueueRules,
+    Rows,
+    Uint64s,
+    has_equals,
+    mixed,
+    words_of_keys,
+)
 from outrider.frontier.state.rested import NOT_OVER
 from outrider.frontier.state.tables import rules_cells
 from outrider.frontier.state.url_table import DONE, GONE, LEASED, QUEUED, WAITING, OpenLeases, Reason, states_of
@@ -413,7 +423,7 @@ class Settling(Part):
         if not self.tables.queues.rules:
             return self.settings.delay
         floor = np.full(len(rested), self.settings.delay)
-        ruled = (self.tables.hosts.flags[np.where(rested, hosts, 0)] & RULED) != 0
+        ruled = (self.tables.hosts.flags[np.where(rested, hosts, 0)] & np.uint16(RULED | SLOWED)) != 0
         for row in np.flatnonzero(ruled & rested).tolist():
             floor[row] = (
                 self._rests.floor_of_host(int(hosts[row]))
