@@ -149,6 +149,27 @@ def test_a_challenge_is_answered_with_a_signature(key):
     assert () == signed(mine, request_for("https://b.test/")).signature
 
 
+@pytest.mark.parametrize("when", [SignWhen.CHALLENGE, SignWhen.ALWAYS])
+def test_a_site_that_asks_without_components_gets_those_of_the_scope(key, when):
+    """`StrongAuthRequired` names no component, so a signature is as narrow as `--sign-scope` says."""
+    mine, asks = signer(key, when), [("crawler-error", "StrongAuthRequired")]
+    request = request_for("https://a.test/x?q=1")
+    unsigned = answer(request.url, 400, fields=asks, request_head=request.head())
+    assert FetchError.ASKS_SIGNATURE is mine.answered(request, unsigned).error
+    covered = [name.partition(";")[0].strip('"') for name in Verifier(key).verify(signed(mine, request))]
+    assert ["@method", "@authority", "@path", "@query", "signature-agent", "@signature-params"] == covered
+    refused = answer(request.url, 400, fields=asks, request_head=request.head())
+    assert refused is mine.answered(request, refused)  # it was signed, so the refusal counts
+
+
+def test_a_signature_for_a_host_is_reused_also_where_the_host_asked_for_one(key):
+    mine = signer(key, SignWhen.CHALLENGE, SignScope.HOST)
+    request = request_for()
+    mine.answered(request, answer(request.url, 400, fields=[("crawler-error", "StrongAuthRequired")]))
+    assert signed(mine, request).signature == signed(mine, request_for("https://a.test/y")).signature
+    assert (1, 1) == (mine.statistics()["signatures_made"], mine.statistics()["signatures_reused"])
+
+
 def test_the_nonce_of_a_site_is_used_once(key):
     mine = signer(key, SignWhen.CHALLENGE)
     request = request_for()

@@ -18,8 +18,8 @@ from outrider.clock import Instant, wall
 from outrider.errors import SettingsError
 from outrider.fetch.downloader import Fields, Request, Response
 from outrider.fetch.failures import FetchError, http_date
-from outrider.identity.accept_signature import WantedSignature, wanted_signature
-from outrider.identity.signatures import LABEL, AgentForm, SignedTarget, agent_value, sign_request
+from outrider.identity.accept_signature import ANY_SIGNATURE, WantedSignature, wanted_signature
+from outrider.identity.signatures import AgentForm, SignedTarget, agent_value, sign_request
 from outrider.identity.signing_key import SigningKey, require_own
 from outrider.limits import (
     CLOCK_AHEAD_SECONDS_MIN,
@@ -105,24 +105,24 @@ class RequestSigner:
         target = request.target
         if target.scheme != "https" or not request.verified:
             return ()
-        wanted = self._wanted.get(target.authority)
-        if wanted is None and self._when is not SignWhen.ALWAYS:
+        wanted = self._wanted.get(target.authority, ANY_SIGNATURE if self._when is SignWhen.ALWAYS else None)
+        if wanted is None:
             return ()
         now = self._clock() // MICROSECONDS
-        if wanted is None and self._scope is SignScope.HOST:
+        if wanted is ANY_SIGNATURE and self._scope is SignScope.HOST:
             kept = self._kept.get(target.authority + form)
             if kept is not None and now < kept[0]:
                 self._counts["reused"] += 1
                 return kept[1]
         return self._made(request, wanted, form, now)
 
-    def _made(self, request: Request, wanted: WantedSignature | None, form: AgentForm, now: int) -> Fields:
+    def _made(self, request: Request, wanted: WantedSignature, form: AgentForm, now: int) -> Fields:
         """Makes a signature, and keeps one that is valid for the whole host."""
         told = request.target
         path, mark, query = told.path.partition("?")
         target = SignedTarget("GET", told.scheme, told.authority, path, mark + query)
-        by_host = wanted is None and self._scope is SignScope.HOST
-        if wanted is not None:
+        by_host = wanted is ANY_SIGNATURE and self._scope is SignScope.HOST
+        if wanted is not ANY_SIGNATURE:
             components = wanted.components
         elif by_host:
             components = ("@authority",)
@@ -140,7 +140,7 @@ class RequestSigner:
             created=created,
             expires=expires,
             nonce=self._nonce(told.authority, wanted),
-            label=wanted.label if wanted is not None else LABEL,
+            label=wanted.label,
         )
         self._counts["made"] += 1
         fields = made.fields()
@@ -148,9 +148,9 @@ class RequestSigner:
             _put(self._kept, told.authority + form, (now + SIGNATURE_SECONDS // 2, fields))
         return fields
 
-    def _nonce(self, authority: str, wanted: WantedSignature | None) -> str | None:
+    def _nonce(self, authority: str, wanted: WantedSignature) -> str | None:
         """Returns the nonce of the next signature. A site's own is used once; then ours follow."""
-        if wanted is None or wanted.nonce is None:
+        if wanted.nonce is None:
             return None
         if wanted.nonce:
             self._wanted[authority] = wanted._replace(nonce="")
@@ -184,13 +184,14 @@ class RequestSigner:
     def _challenged(self, authority: str, values: list[str], response: Response, was_signed: bool) -> Response:
         self._counts["asked"] += 1
         try:
-            wanted = wanted_signature(values, self._key.id) if values else WantedSignature(("@authority",))
+            wanted = wanted_signature(values, self._key.id) if values else ANY_SIGNATURE
         except SettingsError as refused:
             self._counts["not_signable"] += 1
             self._note_once(authority, f"{authority} asks for a signature that we do not make: {refused.facts}")
             return response
         known = self._wanted.get(authority)
-        if was_signed and known is not None and (known.components, known.label) == wanted[:2] and not wanted.nonce:
+        as_asked = known is not None and known[:2] == wanted[:2] and not wanted.nonce
+        if was_signed and (as_asked or wanted is ANY_SIGNATURE):
             return response  # it was signed as asked, and is refused all the same
         _put(self._wanted, authority, wanted)
         return replace(response, error=FetchError.ASKS_SIGNATURE, error_text="the site asks for a signed request")

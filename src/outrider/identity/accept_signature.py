@@ -18,12 +18,16 @@ _NONCE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
 
 
 class WantedSignature(NamedTuple):
-    """A signature that a site asks for. components: without Signature-Agent. nonce: the site's own, "" for one of
-    ours, None for a signature without one."""
+    """A signature that a site asks for. components: without Signature-Agent; () in `ANY_SIGNATURE` alone. nonce: the
+    site's own, "" for one of ours, None for a signature without one."""
 
     components: tuple[str, ...]
     label: str = LABEL
     nonce: str | None = None
+
+
+ANY_SIGNATURE: Final = WantedSignature(())
+"""A signature whose components the signer chooses."""
 
 
 def wanted_signature(values: Sequence[str], key_id: str) -> WantedSignature:
