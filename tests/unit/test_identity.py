@@ -104,6 +104,17 @@ def test_no_file_contains_the_private_key(tmp_path, capsys):
     assert not any(secret[20:] in text for text in (*texts, told.out.encode(), told.err.encode()))
 
 
+def test_a_file_of_ranges_without_a_range_or_with_an_empty_service_is_not_published(tmp_path, capsys):
+    folder = made(tmp_path)
+    for words, reason in (
+        ([], "set `ranges` in identity.toml"),
+        (["66.249.64.0/20", "--service", " "], "a service is empty"),
+    ):
+        assert 2 == run(["identity", "ranges", str(folder), *words])
+        assert reason in capsys.readouterr().err
+    assert not (folder / "public").exists()
+
+
 def test_the_page_names_ranges_and_how_to_block(tmp_path):
     folder = made(tmp_path)
     assert 0 == run(["identity", "ranges", str(folder), "66.249.64.0/20"])

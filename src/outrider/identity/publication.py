@@ -99,7 +99,12 @@ def key_directory(keys: Sequence[SigningKey], authority: str, *, created: int, e
 
 def address_ranges(ranges: Sequence[str], at: Instant, services: Sequence[str] = ()) -> dict[str, Any]:
     """Returns the address ranges of a crawler as JSON values (JAFAR). services: what runs there. Raises SettingsError
-    for a range that is wrong, or that nobody else can see."""
+    without a range, for a range that is wrong, and for one that nobody else can see."""
+    if not ranges:
+        # An empty file says that no address is the crawler's, so sites would refuse each request.
+        raise SettingsError("no range is named: set `ranges` in identity.toml, or name ranges after DIR")
+    if not all(service.strip() and service.isprintable() for service in services):
+        raise SettingsError("a service is empty, or no text: use a word such as search")
     if len(ranges) > IDENTITY_RANGES_MAX:
         raise SettingsError(f"{len(ranges):,} ranges are too many: name {IDENTITY_RANGES_MAX:,} at most")
     prefixes: list[dict[str, Any]] = []
@@ -107,7 +112,7 @@ def address_ranges(ranges: Sequence[str], at: Instant, services: Sequence[str] =
         try:
             network = ipaddress.ip_network(text)
         except ValueError as error:
-            raise SettingsError(f"range {text!r:.80}: {error}; use a range such as 198.51.100.0/24") from None
+            raise SettingsError(f"range {text!r:.80}: {error}; use the form ADDRESS/LENGTH") from None
         if not network.is_global:
             raise SettingsError(f"range {text!r:.80} is not public, so no site sees its addresses; leave it out")
         prefix: dict[str, Any] = {f"ipv{network.version}Prefix": str(network)}
