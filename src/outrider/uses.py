@@ -19,10 +19,10 @@ Uses = dict[str, str]
 """The answer by use: "y" or "n". A use without an answer is left out: it is unknown."""
 UseLine = tuple[int, str, str]
 """A line of a robots.txt about uses: its number from 1, the name of its field in lower case, its value as written."""
-
-
 USE_UNKNOWN: Final = ("allow", "refuse")
 """What a use without an answer is for `--use`."""
+USE_REFUSED: Final = "use"
+"""The reason of a page that is not requested or not kept, because its site refuses a use of `--use`."""
 
 
 def uses_of(value: object) -> tuple[Use, ...]:
@@ -38,9 +38,9 @@ def uses_of(value: object) -> tuple[Use, ...]:
 
 
 class Statement(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One statement of a site. source: where it was found, as docs/permission.md lists. line: its number in the
-    robots.txt. text: as written. uses: what it stands for. policy: the URL that TDMRep names. fault: why the text says
-    nothing."""
+    """One statement of a site. source: where it was found, a name of `SOURCES` in robots/preferences.py. line: its
+    number in the robots.txt. text: as written. uses: what it stands for. policy: the URL that TDMRep names. fault: why
+    the text says nothing."""
 
     source: str
     text: str

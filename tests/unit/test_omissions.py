@@ -111,6 +111,32 @@ def test_links_of_a_page_with_a_nofollow_header_are_listed_despite_a_damaged_lin
     }
 
 
+USE_PAGES = {
+    "/": "<title>home</title><a href=/closed>c</a> <a href=/answered>a</a>",
+    "/answered": "<title>refused</title><meta name=robots content=noai><a href=/1>1</a> <a href=/2>2</a>",
+    "/robots.txt": "User-agent: *\nContent-Usage: /closed train-ai=n\n",
+}
+
+
+class UseWeb(Web):
+    pages = USE_PAGES
+
+
+def test_pages_that_use_refused_and_their_links_have_rows_of_their_own(tmp_path, capsys):
+    """They are neither counted together nor as broken links."""
+    (tmp_path / "hosts").write_text("127.0.0.1 one.test\n")
+    options = {"hosts": str(tmp_path / "hosts"), "downloader": UseWeb, "delay": 0, "delay_factor": 0, "sitemaps": False}
+    result = outrider.crawl([HOME], output=tmp_path / "out", use=["train-ai"], **options)
+    counts = {"use": 1, "use_links": 2}
+    assert counts == result.statistics["left_out"]
+    assert "No link is broken." in (tmp_path / "out" / "report.html").read_text()
+    listed = []
+    for row in rows_of(counts, str(tmp_path / "out")):
+        assert 0 == cli.run([*shlex.split(row.command)[1:], "--json"])
+        listed += [json.loads(line)["url"] for line in capsys.readouterr().out.splitlines()]
+    assert [f"{HOME}closed", f"{HOME}answered"] == listed
+
+
 def test_bad_seeds_are_in_the_log_that_the_command_reads(crawled):
     (row,) = rows_of({"bad_seeds": 2}, str(crawled[0]))
     _, word, path = shlex.split(row.command)

@@ -14,6 +14,7 @@ from outrider.crawl.setup.options import CrawlOptions
 from outrider.frontier.policy.budgets import PARKING
 from outrider.journey import Word
 from outrider.url.traps import BY_MIRROR, RULES
+from outrider.uses import USE_REFUSED
 
 BAD_SEEDS: Final = "bad_seeds"
 BAD_SEED: Final = "bad_seed"
@@ -22,6 +23,8 @@ COPY: Final = "copy"
 OVER_LIMIT: Final = "over_limit"
 SOFT_404: Final = "soft_404"
 ROBOTS: Final = "robots"
+USE_LINKS: Final = "use_links"
+"""Links of pages whose answers were not kept because of --use. Pages that were not requested are parked as `use`."""
 TRAP: Final = "trap"
 BUDGET: Final = "budget"
 
@@ -31,7 +34,7 @@ _PARKED: Final = {
     **dict.fromkeys(RULES, ("URL that looks like a trap", "URLs that look like traps")),
     RULES[BY_MIRROR - 1]: ("URL that looks like a mirror", "URLs that look like mirrors"),
     ROBOTS: ("page closed by robots.txt", "pages closed by robots.txt"),
-    "use": ("page whose site refuses a use of --use", "pages whose site refuses a use of --use"),
+    USE_REFUSED: ("page whose site refuses a use of --use", "pages whose site refuses a use of --use"),
     "payment": ("page whose site asks for payment", "pages whose site asks for payment"),
     "robots_unreachable": ("page whose robots.txt cannot be read", "pages whose robots.txt cannot be read"),
     BUDGET: (f"URL over the limit of {_FLAGS}", f"URLs over the limit of {_FLAGS}"),
@@ -43,6 +46,7 @@ _LINKS: Final = {
     COPY: ("link of a copy of another page", "links of copies of other pages"),
     SOFT_404: ("link of a page that looks like an error page", "links of pages that look like error pages"),
 }
+_USE_LINKS: Final = ("link of a page that is not kept by --use", "links of pages that are not kept by --use")
 _SEEDS: Final = ("seed that is not a URL", "seeds that are not URLs")
 
 
@@ -61,7 +65,8 @@ def omission_counts(
     statistics: Mapping[str, Any], parked: Mapping[str, int], not_followed: Mapping[str, int], bad_seeds: int
 ) -> dict[str, int]:
     """Returns the counts by reason. parked: URLs by the reason why they are parked. not_followed: links by reason."""
-    found = {**parked, **{name: count for name, count in not_followed.items() if name != TRAP}}
+    links = {USE_LINKS if name == USE_REFUSED else name: count for name, count in not_followed.items() if name != TRAP}
+    found = {**parked, **links}
     found[OVER_LIMIT] = found.get(OVER_LIMIT, 0) + statistics.get("too_long", 0) + statistics.get("refused", 0)
     found[BAD_SEEDS] = bad_seeds
     return {name: count for name, count in ranked(found) if count}
@@ -77,11 +82,14 @@ def rows_of(counts: Mapping[str, int], directory: str) -> list[Omission]:
         elif reason in _LINKS:
             command = f"outrider skipped {place} --reason {reason}"
             rows.append(Omission(reason, count, counted(count, *_LINKS[reason]), command))
+        elif reason == USE_LINKS:  # no archive has such a page, so only the page can be listed
+            command = f"outrider urls {place} --state gone --reason {USE_REFUSED}"
+            rows.append(Omission(reason, count, counted(count, *_USE_LINKS), command))
         else:
             one, many = _PARKED.get(reason, ("URL", "URLs"))
             text = counted(count, one, many) + ("" if reason in _PARKED and reason not in RULES else f" ({reason})")
             rows.append(Omission(reason, count, text, f"outrider urls {place} --state parked --reason {reason}"))
-    order = {**dict.fromkeys(_LINKS, 1), BAD_SEEDS: 2}
+    order = {**dict.fromkeys((*_LINKS, USE_LINKS), 1), BAD_SEEDS: 2}
     return sorted(rows, key=lambda row: order.get(row.reason, 0))
 
 

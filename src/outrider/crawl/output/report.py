@@ -34,6 +34,7 @@ from outrider.crawl.output.summary import (
     way_out,
 )
 from outrider.journey import Word, is_own_fault
+from outrider.uses import USE_REFUSED
 
 HOSTS_TRACKED_MAX = 50_000  # each keeps a row of counts; hosts beyond are summed into one row
 HOSTS_SHOWN_MAX = 200  # a page that a reader can scroll through; the rest is a number
@@ -297,7 +298,7 @@ def collect(
     runs of the crawl; None: from the first answer to the last. errors: failed attempts by class; None: those in
     the lines. hooks: the failures of hooks in the last run. parked: the number of parked URLs. left_out: omissions
     by reason. payments: hosts that ask for payment, with their words. gone: the number of URLs without a page, for a
-    frontier whose pages workers fetched.
+    frontier whose pages workers fetched: it has no lines.
     """
     read = _PageCounts()
     for record in pages:
@@ -310,8 +311,9 @@ def collect(
     chosen = [row.host for row in rows if row.host in tracks][:TIMELINE_HOSTS_MAX]
     first = min(origin, pulse.first) if pulse.origin is not None else origin
     last = max((track.ended[-1] for track in tracks.values() if track.ended), default=pulse.last)
+    counts = read.counts()
     totals = Totals(
-        **read.counts(),
+        **counts,
         hosts=sum(1 for row in rows if row.pages and row.host != OTHER_HOSTS),
         requests=requests,
         seconds=seconds if seconds is not None else max(0.0, pulse.last - min(origin, pulse.first)),
@@ -321,7 +323,7 @@ def collect(
         ending=ending,
         hooks=tuple(hooks),
         parked=parked,
-        broken=links.statuses() or ({"gone": gone} if gone else {}),
+        broken=links.statuses() if counts["attempts"] or not gone else {"gone": gone},
         left_out=tuple(left_out),
     )
     return ReportData(
@@ -372,7 +374,7 @@ class _PageCounts:
             host.closed += 1
             host.closed_url = host.closed_url or url
             host.closed_why = error or "closed by its robots.txt"
-        elif outcome in (Word.GONE, Word.ERROR) and not is_own_fault(error):
+        elif outcome in (Word.GONE, Word.ERROR) and error != USE_REFUSED and not is_own_fault(error):
             self.links.add(record, error or (status_words(status) if isinstance(status, int) else "no answer"))
         elif outcome != Word.RETRY:
             self.links.drop(url)

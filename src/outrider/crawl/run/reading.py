@@ -36,14 +36,12 @@ from outrider.page import NO_LINKS as NO_FOUND
 from outrider.page import Page, Unread, followed_of, read_many
 from outrider.robots import PREFERENCE_FIELDS, ROBOTS_FIELD, header_directives, preferences_of, strictest
 from outrider.url import UrlBatch
-from outrider.uses import NOTHING_SAID, Preferences, Statement
+from outrider.uses import NOTHING_SAID, USE_REFUSED, Preferences, Statement
 
 if TYPE_CHECKING:
     import asyncio
 
 NO_LINKS: Final = UrlBatch.of(())
-USE_REFUSED: Final = "use"
-"""The error of a page whose site refuses a use that the crawl is for."""
 _NO_DIRECTIVES: Final[frozenset[str]] = frozenset()
 
 

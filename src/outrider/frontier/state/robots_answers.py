@@ -27,7 +27,7 @@ from outrider.limits import (
 )
 from outrider.robots import AgentRules, preferences_of, verdict_of_status, verdicts, whole_lines
 from outrider.url import host_of, spell
-from outrider.uses import Use
+from outrider.uses import USE_REFUSED, Use
 
 _NOBODY_THERE = frozenset({"dns_unknown", "blocked_address", "blocked_port"})  # errors that no later attempt mends
 _GUARDED = "blocked_address"  # the error of an address guard, which belongs to one process
@@ -54,7 +54,7 @@ class RobotsVerdict(Enum):
 # Python 3.11 looks a member of an enum up by a function of Python's: once here, not with each page.
 _RULES, _ALLOW = WITH_COPY
 _GO, _HOLD, _REFUSE, _USE = RobotsVerdict.GO, RobotsVerdict.HOLD, RobotsVerdict.REFUSE, RobotsVerdict.USE
-ERRORS_OF_VERDICTS = {_REFUSE: "robots", _USE: "use"}
+ERRORS_OF_VERDICTS = {_REFUSE: "robots", _USE: USE_REFUSED}
 """The error of a page that is parked by a verdict."""
 
 

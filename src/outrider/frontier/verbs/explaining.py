@@ -47,7 +47,7 @@ from outrider.robots import Rules, preferences_of
 from outrider.url import UrlBatch, authority_of, host_of
 from outrider.url.keys import has_host
 from outrider.url.traps import BY_COUNTS, BY_MIRROR, RULES
-from outrider.uses import Preferences
+from outrider.uses import USE_REFUSED, Preferences
 
 _ROBOTS_WORDS = {
     RobotsState.RULES: "no line matches: it is allowed",
@@ -201,7 +201,7 @@ class Explaining(Part):
                 why = self._traps.payments.explained(record.url)
                 return f"it is parked: {why}; `outrider retry --error payment` queues it again"
             return f"it is gone: {self._traps.payments.explained(record.url)}" if record.state == GONE else ""
-        if record.state == PARKED and self.tables.registry.errors[record.error] == "use":
+        if record.state == PARKED and self.tables.registry.errors[record.error] == USE_REFUSED:
             return "it is parked: its robots.txt refuses a use of --use; `outrider retry --error use` queues it again"
         if record.state == PARKED and record.reason == Reason.ROBOTS:
             authority = self.tables.robots.by_name.get(authority_of(record.url))

@@ -50,6 +50,7 @@ from outrider.limits import (
 from outrider.robots import AgentRules, preferences_of, verdict_of_status
 from outrider.url import authority_of, host_of
 from outrider.url.keys import has_host
+from outrider.uses import USE_REFUSED
 
 THROUGH: Place = (1 << 32, -1)
 """The place after the last URL."""
@@ -187,7 +188,7 @@ class RobotsFiles(Part):
         draft.record(record, QUEUED)
         if first:
             draft.error(error)
-            lines = self.tables.robots.rulebook.about_uses(authority.digest, record.url) if error == "use" else ()
+            lines = self.tables.robots.rulebook.about_uses(authority.digest, record.url) if error == USE_REFUSED else ()
             error_told = None if error == "robots" else error
             draft.refusal(record, now, outcome=Word.ROBOTS, error=error_told, preferences=preferences_of(lines))
 
