@@ -135,6 +135,18 @@ def test_nodes_that_are_paused_and_woken_together_have_one_owner_for_each_partit
     assert ends_well(nodes) <= repeated_max
 
 
+def test_a_node_with_a_copied_directory_ends_and_the_others_go_on(nodes):
+    nodes.begin("a")
+    nodes.running["a"].send_signal(signal.SIGSTOP)
+    shutil.copytree(nodes.folder / "a", nodes.folder / "copy")
+    nodes.running["a"].send_signal(signal.SIGCONT)
+    nodes.start("copy")
+    nodes.until(lambda: nodes.running["copy"].poll() is not None)
+    assert 2 == nodes.running.pop("copy").returncode
+    assert "another node with the name" in nodes.told("copy")
+    nodes.exported()
+
+
 def test_the_hosts_of_a_killed_node_are_visited_again_after_session_tenure_and_delay(nodes):
     nodes.begin("b")
     dead = nodes.running.pop("b")

@@ -9,10 +9,12 @@ from contextlib import closing
 
 import pytest
 
+from e2e.crawling import wait_for
 from outrider.cluster.counting import Counting
 from outrider.cluster.description import read_cluster_file
 from outrider.cluster.kafka import Brokers
 from outrider.cluster.owning import Partition, claim
+from outrider.crawl.cluster_run import make_cluster
 from outrider.errors import ClaimRefusedError, SettingsError
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(120)]
@@ -41,18 +43,32 @@ def altered(brokers, which, **settings):
     )  # fmt: skip
     brokers._administrator().incremental_alter_configs([resource])[resource].result(10)
 
+    def is_known():  # brokers learn of it later
+        found = brokers._settings_of(brokers.file.topic(which), 0)
+        return all(found[name.replace("_", ".")].value == value for name, value in settings.items())
+
+    wait_for(is_known, 30)
+
 
 def test_a_topic_that_drops_or_refuses_records_is_named_with_the_command_that_mends_it(brokers):
     brokers.check_topics(PARTITIONS)
     for which, settings, name in (
         ("facts", {"retention_ms": "1000000"}, "retention.ms=-1"),
         ("words", {"message_timestamp_type": "CreateTime"}, "message.timestamp.type=LogAppendTime"),
+        ("words", {"retention_ms": "1000000"}, "retention.ms=-1"),
+        ("urls", {"max_message_bytes": "100000"}, "max.message.bytes=1048576"),
     ):
         altered(brokers, which, **settings)
         with pytest.raises(SettingsError, match=rf"kafka-configs.*--topic checked\.{which} --add-config {name}"):
             brokers.check_topics(PARTITIONS)
         altered(brokers, which, **dict([name.replace(".", "_").split("=")]))
     brokers.check_topics(PARTITIONS)
+
+
+def test_topics_with_records_of_another_cluster_are_refused(brokers):
+    brokers.changelog(0).send(b"of another cluster").offset()
+    with pytest.raises(SettingsError, match=r"checked\.facts has the records of another cluster"):
+        make_cluster(brokers.file, PARTITIONS)
 
 
 def test_each_epoch_has_one_owner_when_three_nodes_claim_a_partition_at_once(brokers):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -16,6 +17,7 @@ from outrider.errors import (
     ClaimRefusedError,
     DamagedStoreError,
     ForeignStoreError,
+    SettingsError,
     StoreFailedError,
     UnreachableError,
 )
@@ -318,6 +320,23 @@ def test_a_claim_after_which_another_came_first_is_refused() -> None:
     topic.send = comes_late  # type: ignore[method-assign, assignment]
     with pytest.raises(ClaimRefusedError, match="partition 3"):
         claim(topic, PART, None, node="n", mark="mine", pause=world.pause)
+
+
+def test_the_changelog_of_another_cluster_of_the_same_name_is_refused_and_not_claimed() -> None:
+    world = World()
+    other = replace(PART, cluster=b"d" * 16)
+    claim(world.seen(), other, None, node="n", mark="m", pause=world.pause)
+    before = list(world.topic.records)
+    with pytest.raises(SettingsError, match=r"records of another cluster .* with another name"):
+        claim(world.seen(), PART, None, node="n", mark="m", pause=world.pause)
+    assert before == world.topic.records
+
+
+def test_a_topic_that_was_made_anew_after_a_snapshot_is_refused() -> None:
+    world = World()
+    snapshot = Snapshot(5, position=7, epoch=2, lsn=5, crc=1, closed=True, files=[])
+    with pytest.raises(SettingsError, match="ends at offset 0, but the newest snapshot is of offset 7"):
+        claim(world.seen(), PART, snapshot, node="n", mark="m", pause=world.pause)
 
 
 def test_a_directory_of_another_store_is_left_alone() -> None:

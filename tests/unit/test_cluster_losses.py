@@ -7,7 +7,9 @@ from types import SimpleNamespace
 import pytest
 
 from outrider.cluster import node as nodes
-from outrider.errors import ClaimLostError
+from outrider.cluster.words import unpacked_word
+from outrider.errors import ClaimLostError, SettingsError
+from outrider.limits import NODE_COUNT_SECONDS, TENURE_SECONDS
 from outrider.sim.topic import MemoryObjects
 from unit.cluster_partition import OnePartition, TrimmedTopic
 
@@ -17,8 +19,8 @@ SAID = ["another node owns partition 0 now"]
 class Watched(OnePartition):
     """A node that owns the partition, the partition's next owner, and what the node says."""
 
-    def __init__(self, tmp_path):
-        topic, objects = TrimmedTopic(), MemoryObjects()
+    def __init__(self, tmp_path, topic=None):
+        topic, objects = topic or TrimmedTopic(), MemoryObjects()
         super().__init__(tmp_path / "one", topic, objects)
         self.said, self.dropped = [], []
         self.watcher = self.node._watcher = SimpleNamespace(
@@ -130,3 +132,49 @@ def test_a_partition_that_could_not_be_given_up_is_lost_only_if_another_node_has
     one.claim()
     one.node._lose(one.node.stores.get(0))
     assert ([], []) == (one.said, one.node.stores.all())
+
+
+@pytest.fixture
+def namesakes(one, tmp_path):
+    """Two nodes of one name, the second one with a copy of the directory. The first one has begun before."""
+    (tmp_path / "copy").mkdir()
+    copy = Watched(tmp_path / "copy", one.topic)
+    for begun, node in enumerate((one.node, copy.node)):
+        node._brokers.ends = lambda which, partitions, begun=begun: dict.fromkeys(partitions, begun)
+        node._begin()
+    return one, copy
+
+
+def message(of, **more):
+    return unpacked_word(of.node._word([], **more))
+
+
+def test_of_two_nodes_of_one_name_the_later_one_ends_and_says_why(namesakes):
+    first, later = namesakes
+    later.node._places[0].wanted = True
+    for _ in range(3):
+        first.node._hear(message(later))
+        later.node._hear(message(later))
+    late = message(first)
+    for _ in range(3):
+        later.node._hear(late)  # of a former process, maybe
+    later.node._hear(message(first, ended=True))
+    assert (None, None) == (first.node.failure, later.node.failure)
+    later.node._hear(message(first))
+    assert first.node.failure is None
+    assert isinstance(later.node.failure, SettingsError)
+    assert "another node with the name one runs" in str(later.node.failure)
+    assert not later.node._places[0].wanted
+
+
+def test_a_node_that_starts_again_opens_no_store_before_it_would_have_heard_its_namesake(namesakes):
+    first, later = namesakes
+    first.claim()
+    waited = []
+    later.node._stop = SimpleNamespace(wait=lambda seconds: waited.append(seconds) or True, is_set=lambda: False)
+    assert later.claim() is None
+    assert 0 < waited[0] <= 3 * NODE_COUNT_SECONDS < TENURE_SECONDS
+    later.node._alone_at = 0.0
+    assert 0 == later.claim().number
+    later.leave()
+    first.leave()

@@ -21,6 +21,8 @@ from outrider.cluster.page_shares import PageShares
 from outrider.cluster.stores import OwnStore, OwnStores
 from outrider.cluster.written_places import OutputOwner, Places
 from outrider.crawl.cluster_run import refuse_in_clusters
+from outrider.crawl.output.cluster_objects import ClusterObjects
+from outrider.crawl.setup.directory import inspect
 from outrider.crawl.setup.options import CrawlOptions
 from outrider.errors import ClosedError, DamagedStoreError, ForeignStoreError, NamedPathError, SettingsError
 from outrider.journey import Code, Link, Settled, State
@@ -58,7 +60,7 @@ def test_the_file_of_a_cluster_has_three_lines(write):
         (GOOD + "broker = 1\n", "'broker'"),
         (GOOD.replace('"example"', '"Ex ample"'), "name is"),
         (GOOD.replace('"example"', "3"), "name is missing"),
-        (GOOD.replace("one:9092,two:9092", "one"), "kafka is"),
+        (GOOD.replace("one:9092,two:9092", "one"), "kafka is not a list"),
         (GOOD.replace('objects = "s3://bucket/prefix"', ""), "objects is missing"),
         ("#" * 70_000, "too large"),
     ],
@@ -72,6 +74,28 @@ def test_a_wrong_file_is_refused_with_the_field_and_an_example(write, text, name
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(NamedPathError, match=r"nothing\.toml"):
         read_cluster_file(str(tmp_path / "nothing.toml"))
+
+
+def test_a_file_that_commands_would_take_for_a_directory_is_refused(tmp_path):
+    path = tmp_path / "cluster.conf"
+    path.write_text(GOOD)
+    with pytest.raises(NamedPathError, match=r"cluster\.conf: .* ends with \.toml"):
+        read_cluster_file(str(path))
+
+
+@pytest.mark.parametrize(
+    ("good", "secret"),
+    [("one:9092,two:9092", "user:PASSWORD@one:9092"), ("s3://bucket/prefix", "s3://KEY:PASSWORD@bucket/prefix")],
+)
+def test_a_password_in_the_file_is_refused_and_not_shown(write, good, secret):
+    with pytest.raises(SettingsError) as refused:
+        ClusterObjects(read_cluster_file(write(GOOD.replace(good, secret))).objects)
+    assert "PASSWORD" not in str(refused.value)
+
+
+def test_commands_without_clusters_name_the_file_and_how_to_start_a_node(write):
+    with pytest.raises(NamedPathError, match=r"is the file of a cluster; .* outrider crawl --cluster"):
+        inspect(write(GOOD), "name the directory of a crawl")
 
 
 @pytest.mark.parametrize("count", [0, 3, 8_192, -4])
@@ -88,6 +112,8 @@ def test_a_manifest_of_another_release_or_no_manifest_is_refused():
         ({"spelling": "0"}, ForeignStoreError, "spelling"),
         ({"public_suffixes": "1999"}, ForeignStoreError, "public suffixes"),
         ({"partitions": "many"}, DamagedStoreError, "not a manifest"),
+        ({"slot_key": "0g" * 16}, DamagedStoreError, "32 hex digits"),
+        ({"fingerprint_key": "00"}, DamagedStoreError, "32 hex digits"),
     ):
         told = {**json.loads(good.octets()), **change}
         with pytest.raises(error, match=named):
@@ -132,6 +158,7 @@ def test_a_link_of_another_program_is_json_and_everything_else_is_refused_with_a
         found.url, found.depth, found.priority, found.metadata, found.key,
     )  # fmt: skip
     assert "http://x.test/" == unpacked(b'{"url": "http://x.test/"}').url
+    assert {"links": 1} == unpacked(b'{"metadata": {"links": 1}, "url": "http://x.test/"}').metadata
     for octets in (
         b"", b"\xff\xfe", b"[]", b"{}", b'{"url": 3}', b'{"url": "http://x.test/", "extra": 1}', b"[" * 90_000,
         b'{"from": 0, "links": [[1, 2]]}', b'{"from": 0, "links": [[0,1,9999,"","",0,0.5,0,0,0,"","","u",0,""]]}',

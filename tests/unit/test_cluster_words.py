@@ -12,6 +12,7 @@ from limiting import set_limits
 from outrider import Frontier
 from outrider.clock import wall
 from outrider.cluster.answering import Answering
+from outrider.cluster.crawl_counts import CrawlCounts, counts_of
 from outrider.cluster.description import is_cluster_file, new_manifest
 from outrider.cluster.stores import OwnStore, OwnStores
 from outrider.cluster.words import Answer, NodeMessage, Question, unpacked_word
@@ -152,6 +153,43 @@ def test_the_records_are_told_apart_and_those_of_other_programs_are_skipped():
     assert isinstance(unpacked_word(b'{"answers":"m","partition":1,"node":"a"}'), Answer)
     for octets in (b"", b"\xff", b"[]", b'{"ask": 3}', b"[" * 90_000, b'{"ask":"hosts","mark":"m","question":[]}'):
         assert unpacked_word(octets) is None
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("partition", -1), ("partition", 10**30), ("epoch", -1), ("received", -5), ("heard", 10**30), ("at", 10**30)],
+)
+def test_counts_that_no_node_sends_are_skipped(field, value):
+    message = {"node": "one", "at": 1, "round": 1, "counts": [own_counts(0)]}
+    assert isinstance(unpacked_word(json.dumps(message).encode()), NodeMessage)
+    (message if field == "at" else message["counts"][0])[field] = value
+    assert unpacked_word(json.dumps(message).encode()) is None
+
+
+def own_counts(partition, **more):
+    return {"partition": partition, "epoch": 1, "received": 0, "finished": True, "numbers": {}, **more}
+
+
+def test_counts_of_foreign_partitions_and_without_numbers_change_nothing(cluster):
+    counts = CrawlCounts(PARTITIONS, node_seconds=10)
+    foreign = [own_counts(number) for number in range(PARTITIONS + 2)]
+    message = json.dumps({"node": "one", "at": wall(), "round": 1, "counts": foreign}).encode()
+    counts.hear(unpacked_word(message))
+    assert PARTITIONS == counts.totals()["partitions"]
+    assert 0 == counts.heard()
+    assert () == counts.at_end(lambda: dict.fromkeys(range(PARTITIONS), 0))
+    cluster.brokers.words += [message, b'{"node":"x","more":' + b"[" * 90_000]
+    cluster.live()
+    assert PARTITIONS == cluster_status.status_from(cluster.brokers, cluster.asking, cluster.manifest)["known"]
+
+
+def test_a_store_with_orders_from_before_the_start_of_its_node_is_not_finished(cluster):
+    store = cluster.store(0)
+    cluster.order("retry", {})
+    assert counts_of(store, 0, 0).finished
+    assert not counts_of(store, 0, len(cluster.brokers.words)).finished
+    cluster.turn()
+    assert counts_of(store, 0, len(cluster.brokers.words) - len(cluster.answers())).finished
 
 
 def test_an_order_is_carried_out_by_the_store_that_it_concerns_once(cluster):

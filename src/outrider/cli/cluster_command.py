@@ -63,7 +63,10 @@ def as_node(
     from outrider.crawl.cluster_run import crawl_in_cluster
 
     if beside is not None:
-        raise SettingsError("--http and --cluster cannot be used together: a node does not serve its frontier yet")
+        raise SettingsError(
+            "--http and --cluster cannot be used together: a node that crawls has no port; use `outrider status "
+            f"{file}`, or serve workers with `outrider serve --cluster {file} --http HOST:PORT`"
+        )
     done = crawl_in_cluster(file, seeds, flags, stdin=stdin, say=lambda line: say(line, sys.stderr))
     say(f"pages       {done.answered:,} on this node, {done.totals['done']:,} of the whole crawl done", sys.stderr)
     say(f"ended       {done.ending}", sys.stderr)

@@ -52,11 +52,13 @@ class Answering:
         """heard: receives what nodes tell, also this one."""
         self._brokers, self._stores, self._node, self._heard = brokers, stores, node, heard
         self._at = self._trimmed = 0
+        self.begun = 0
+        """The offset of the topic at the start of this node. Its stores have earlier orders to carry out."""
         self._asked: queue.Queue[Question] = queue.Queue(CLUSTER_QUESTIONS_MAX)
 
     def begin(self) -> None:
         """Begins at the end of the topic: earlier counts and questions are past. Raises UnreachableError."""
-        self._at = self._brokers.ends(_WORDS, [0])[0]
+        self._at = self.begun = self._brokers.ends(_WORDS, [0])[0]
 
     def opened(self, store: OwnStore) -> None:
         """Takes the place of a store that was opened."""

@@ -14,14 +14,16 @@ _AT_LIMIT: Final = "at_limit"
 COUNTED: Final = ("accepted", "answered", "queued", "leased", "waiting", "done", "gone", "parked", "in_transit")
 
 
-def counts_of(store: OwnStore, received: int) -> PartitionCounts:
-    """Returns the counts of an own store. received: the offset up to which it has received links. Raises StoreError."""
+def counts_of(store: OwnStore, received: int, orders_before: int) -> PartitionCounts:
+    """Returns the counts of an own store. received: the offset up to which it has received links. orders_before: it is
+    not finished until it has carried out the orders in `words` before this offset. Raises StoreError."""
     statistics: dict[str, Any] = store.frontier._tallies()
     flat = {**statistics, **statistics["urls"]}
     numbers = {name: int(flat.get(name, 0)) for name in COUNTED}
     # A store at the limit has requests in flight as long as it has leases of any owner.
     at_limit = store.at_limit and store.pages_left < 1 and not numbers["leased"]
     finished = (at_limit or bool(store.frontier.finished())) and not store.leased and not numbers["in_transit"]
+    finished = finished and store.heard >= orders_before
     numbers[_AT_LIMIT] = int(at_limit)
     return PartitionCounts(store.number, store.owned.changelog.epoch, received, finished, numbers, store.heard_noted)
 
@@ -37,10 +39,12 @@ class CrawlCounts:
 
     def hear(self, message: NodeMessage) -> None:
         """Takes a message of a node. Counts of an earlier claim change nothing."""
-        self._nodes[message.node] = time.monotonic()
+        now = time.monotonic()
+        self._nodes = {node: at for node, at in self._nodes.items() if now - at < self._node_seconds}
+        self._nodes[message.node] = now
         for one in message.counts:
             known = self._newest.get(one.partition)
-            if known is None or one.epoch >= known.epoch:
+            if one.partition < self._partitions and (known is None or one.epoch >= known.epoch):
                 self._newest[one.partition] = one
 
     def totals(self) -> dict[str, int]:
@@ -70,7 +74,7 @@ class CrawlCounts:
         topic of links, for each partition. Raises UnreachableError."""
         newest = [self._newest.get(number) for number in range(self._partitions)]
         found = [one for one in newest if one is not None and one.finished]
-        if len(found) < len(newest) or not any(one.numbers["accepted"] for one in found):
+        if len(found) < len(newest) or not any(one.numbers.get("accepted") for one in found):
             return ()
         known = ends()
         if any(one.received < known[one.partition] for one in found):

@@ -28,8 +28,10 @@ PARTITIONS_DEFAULT: Final = 64
 TOPICS: Final = ("facts", "urls", "words", "dead")
 """The topics of a cluster: changelogs, links to other partitions, what nodes tell each other, refused messages."""
 
+_FILE_END: Final = ".toml"  # by it commands know the file of a cluster from the directory of a crawl
 _FIELDS: Final = ("name", "kafka", "objects")
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,62}").fullmatch
+_KEY: Final = re.compile(r"[0-9a-f]{32}").fullmatch
 _KAFKA: Final = re.compile(r"[A-Za-z0-9.-]{1,255}:\d{1,5}(,[A-Za-z0-9.-]{1,255}:\d{1,5}){0,31}").fullmatch
 
 
@@ -50,12 +52,14 @@ class ClusterFile:
 
 def is_cluster_file(place: str) -> bool:
     """Whether a word names the file of a cluster rather than a directory."""
-    return place.endswith(".toml") and not os.path.isdir(place)
+    return place.endswith(_FILE_END) and not os.path.isdir(place)
 
 
 def read_cluster_file(path: str) -> ClusterFile:
     """Reads the file of a cluster. Raises NamedPathError, SettingsError."""
     path = os.path.abspath(os.path.expanduser(path))
+    if not path.endswith(_FILE_END):
+        raise NamedPathError(f"{path}: the name of the file of a cluster ends with {_FILE_END}; rename it")
     try:
         with open(path, "rb") as file:
             octets = file.read(CLUSTER_FILE_BYTES_MAX + 1)
@@ -78,7 +82,8 @@ def read_cluster_file(path: str) -> ClusterFile:
     if not _NAME(name):
         raise SettingsError(f"{path}: name is {name!r:.80}; use up to 63 of a-z, 0-9 and dash")
     if not _KAFKA(kafka):
-        raise SettingsError(f"{path}: kafka is {kafka!r:.80}; use HOST:PORT, several with commas")
+        # Without the text itself: it may contain a password.
+        raise SettingsError(f"{path}: kafka is not a list of brokers; use HOST:PORT, several with commas")
     return ClusterFile(path, name, kafka, objects)
 
 
@@ -108,6 +113,8 @@ class ClusterManifest(msgspec.Struct, frozen=True):
                 f"{where} has format {found.format}; this version reads up to {MANIFEST_FORMAT}, use a newer Outrider"
             )
         check_partitions(found.partitions)
+        if not all(map(_KEY, (found.cluster, found.fingerprint_key, found.slot_key))):
+            raise DamagedStoreError(f"{where} has a key that is not 32 hex digits; restore it")
         for name, there, here in (
             ("the spelling of URLs", found.spelling, SPELLING_VERSION),
             ("the list of public suffixes", found.public_suffixes, PUBLIC_SUFFIX_VERSION),

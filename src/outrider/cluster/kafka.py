@@ -20,6 +20,8 @@ _KEPT: Final = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.byt
 """Settings of each topic: Kafka itself drops nothing."""
 _TAKEN: Final = {"message.timestamp.type": "LogAppendTime"}
 """Settings of each topic: with the time of the sender Kafka refuses the records of a clock that is an hour fast."""
+_SIZE: Final = "max.message.bytes"
+"""The setting of a topic for its largest record, or batch of records."""
 _REPLICAS_WANTED: Final = 3
 _POLL_SECONDS: Final = 0.1
 
@@ -60,8 +62,9 @@ class Brokers:
 
     # -- topics -------------------------------------------------------------------------------------------------------
 
-    def make_topics(self, partitions: int) -> None:
-        """Makes the topics of a cluster. Topics that are there must fit. Raises SettingsError, UnreachableError."""
+    def make_topics(self, partitions: int) -> bool:
+        """Makes the topics of a cluster. Topics that are there must fit. Returns whether it has made `facts`. Raises
+        SettingsError, UnreachableError."""
         admin = self._administrator()
         known = self._described(admin)
         counts = {"facts": partitions, "urls": partitions, "words": 1, "dead": 1}
@@ -71,7 +74,8 @@ class Brokers:
             name = self.file.topic(which)
             found = known.topics.get(name)
             if found is None or found.error is not None:
-                config = {**_KEPT, **_TAKEN, "min.insync.replicas": str(max(1, replicas - 1))}
+                config = {**_KEPT, **_TAKEN, _SIZE: str(CHANGELOG_READ_BYTES)}
+                config["min.insync.replicas"] = str(max(1, replicas - 1))
                 new.append(
                     self._library.admin.NewTopic(
                         name, num_partitions=counts[which], replication_factor=replicas, config=config
@@ -91,6 +95,7 @@ class Brokers:
                         if error.args[0].code() != self._library.KafkaError.TOPIC_ALREADY_EXISTS:
                             raise
         self.check_topics(partitions)
+        return any(one.topic == self.file.topic("facts") for one in new)
 
     def check_topics(self, partitions: int) -> None:
         """Checks that the topics of a cluster are there, take all records and keep them. Raises SettingsError,
@@ -116,8 +121,9 @@ class Brokers:
         for which in TOPICS:
             config = self._settings_of(self.file.topic(which), end)
             self._check_setting(which, config, _TAKEN, "refuse records of a machine whose clock is fast")
-            if which in ("facts", "urls"):
+            if which != "dead":  # orders in `words` wait for the owners of their partitions
                 self._check_setting(which, config, _KEPT, "drop records that are needed")
+            self._check_size(which, int(config[_SIZE].value))
 
     def _check_setting(self, which: str, config: Any, settings: Mapping[str, str], would: str) -> None:
         for name, wanted in settings.items():
@@ -127,6 +133,15 @@ class Brokers:
                     f"the topic {topic} has {name}={config[name].value}, so Kafka would {would}; set {name}={wanted} "
                     f"with `kafka-configs.sh --alter --topic {topic} --add-config {name}={wanted}`"
                 )
+
+    def _check_size(self, which: str, most: int) -> None:
+        if most < CHANGELOG_READ_BYTES:
+            topic = self.file.topic(which)
+            raise SettingsError(
+                f"the topic {topic} has {_SIZE}={most}, so Kafka would refuse records of this cluster; set "
+                f"{_SIZE}={CHANGELOG_READ_BYTES} or more with `kafka-configs.sh --alter --topic {topic} --add-config "
+                f"{_SIZE}={CHANGELOG_READ_BYTES}`"
+            )
 
     def _settings_of(self, topic: str, end: float) -> Any:
         """Returns the settings of a topic. A new topic is not known to all brokers at once: tries until `end`."""

@@ -24,6 +24,8 @@ from outrider.url import UrlBatch
 Parcel = tuple[object, ...]
 _BYTES_AT = (11, 14)
 """The places of bytes in a parcel: metadata and unique key."""
+_BY_NODE: Final = b'{"from":'
+"""The begin of the records that nodes write."""
 
 
 class OfPartition(msgspec.Struct, frozen=True, rename={"source": "from"}, forbid_unknown_fields=True):
@@ -114,7 +116,7 @@ def send_links(brokers: Brokers, manifest: ClusterManifest, links: Sequence[Link
 def unpacked(octets: bytes) -> list[Parcel] | Link | Refused:
     """Returns the content of a record."""
     try:
-        if b'"links"' in octets[:32]:
+        if octets.startswith(_BY_NODE):
             return [_parcel(row) for row in _PARCELS.decode(octets).links]
         return _LINKS.decode(octets).link()
     except (msgspec.DecodeError, SettingsError, UnicodeDecodeError, ValueError, TypeError, RecursionError) as error:

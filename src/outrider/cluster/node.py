@@ -38,6 +38,7 @@ from outrider.errors import (
     ClaimRefusedError,
     ClosedError,
     DamagedStoreError,
+    SettingsError,
     StoreFailedError,
     UnreachableError,
 )
@@ -53,6 +54,8 @@ from outrider.limits import (
 from outrider.storage.files import Directory
 
 _STEP_SECONDS: Final = 0.05
+_NAMESAKE_SECONDS: Final = 3 * NODE_COUNT_SECONDS
+"""In this time a node hears two messages of another one with its name."""
 
 
 class NodeWatcher(Protocol):
@@ -129,6 +132,9 @@ class ClusterNode:
         self._works = ThreadPoolExecutor(CLUSTER_STORES_AT_ONCE, thread_name_prefix="outrider-claims")
         self._threads: list[threading.Thread] = []
         self._round = 0
+        self._run = ""  # of this process; those of later ones are greater
+        self._alone_at = 0.0  # when another node of this name would have been heard
+        self._namesake: tuple[str, int] | None = None  # run and round of its last message
         self._counts = CrawlCounts(manifest.partitions, node_seconds=3 * tenure_seconds)
         self._links = LinkTransport(manifest, brokers, self.stores, applied=self._counts.received, say=self._say)
         self._rate, self._loans = rate, None if rate is None else RateLoans(name, elapsed)
@@ -144,7 +150,7 @@ class ClusterNode:
 
     def start(self) -> None:
         """Joins the group of nodes. Raises UnreachableError."""
-        self._answering.begin()
+        self._begin()
         self._membership = Membership(self._brokers, self._want)
         for work in (
             self._take_part, self._keep, self._carry, self._receive, self._count, self._listen, self._answer,
@@ -153,6 +159,11 @@ class ClusterNode:
             thread = threading.Thread(target=self._guarded, args=(work,), name=f"outrider{work.__name__}", daemon=True)
             thread.start()
             self._threads.append(thread)
+
+    def _begin(self) -> None:
+        self._answering.begin()
+        self._run = f"{self._answering.begun:016x}-{os.urandom(8).hex()}"
+        self._alone_at = time.monotonic() + _NAMESAKE_SECONDS
 
     def send_links(self, links: Sequence[Link]) -> None:
         """Sends links to the partitions that own them, and waits until they are durable there. Raises
@@ -283,12 +294,15 @@ class ClusterNode:
         path = os.path.join(self._directory, f"{number:04d}")
         os.makedirs(path, exist_ok=True)
         claimed, claimed_at = self._claimed(number, path)
-        # A former process of this node in this directory is dead: the directory was locked.
+        # A former process of this node in this directory is dead: the directory was locked. But a node with a copy of
+        # the directory may run.
         before = claimed.before.claim
-        if not claimed.clean and (before is None or before.node != self.name):
-            while (left := claimed_at + self._tenure - time.monotonic()) > 0:
+        if not claimed.clean:
+            is_own = before is not None and before.node == self.name
+            opens_at = self._alone_at if is_own else claimed_at + self._tenure
+            while (left := opens_at - time.monotonic()) > 0:
                 if self._stop.wait(left) or not place.wanted:
-                    return  # this node left the group meanwhile: the next owner claims
+                    return  # this node leaves: the next owner claims
         try:
             owned = open_store(
                 Directory(path),
@@ -435,7 +449,7 @@ class ClusterNode:
         counts = []
         for store in self.stores.all():
             with self.stores.may_be_lost(store):
-                counts.append(counts_of(store, self._links.received(store.number)))
+                counts.append(counts_of(store, self._links.received(store.number), self._answering.begun))
         self._brokers.records("words").send(self._word(counts, loans=self._lend())).offset()
         self._judge_end()
 
@@ -451,13 +465,28 @@ class ClusterNode:
     def _word(self, counts: list[PartitionCounts], *, ended: bool = False, loans: Sequence[RateLoan] = ()) -> bytes:
         self._round += 1
         needs = self._loans.ask(self._rate.short_at) if self._rate is not None and self._loans is not None else ""
-        told = NodeMessage(self.name, wall(), self._round, counts, self._address, ended, needs, [*loans])
+        told = NodeMessage(self.name, wall(), self._round, counts, self._address, ended, needs, [*loans], self._run)
         return msgspec.json.encode(told)
 
     def _hear(self, message: NodeMessage) -> None:
+        if message.node == self.name and message.run < self._run and not message.ended:
+            self._hear_namesake(message)
         self._counts.hear(message)
         if self._loans is not None:
             self._loans.hear(message.node, message.needs_rate, message.loans)
+
+    def _hear_namesake(self, message: NodeMessage) -> None:
+        """Ends this node if an earlier process has its name and runs. One message alone may be the last one of a former
+        process of this node, which came late."""
+        heard, self._namesake = self._namesake, (message.run, message.round)
+        if heard is not None and heard[0] == message.run and heard[1] < message.round and self.failure is None:
+            self.failure = SettingsError(
+                f"another node with the name {self.name} runs, so the directory of this node is a copy; remove the "
+                "copy, and start this node with a new directory"
+            )
+            self._closing = True
+            self._want(frozenset())
+            self._watcher.wake()
 
     def _lend(self) -> list[RateLoan]:
         """Lends shares of the rate that this node does not need, and notes this in their stores."""

@@ -20,7 +20,14 @@ from outrider.cluster.records import Claim, packed
 from outrider.cluster.snapshots import Objects, Snapshot, download
 from outrider.engine.opening import Recovered
 from outrider.engine.owner import Frontier
-from outrider.errors import ClaimRefusedError, DamagedStoreError, ForeignStoreError, StoreError, UnreachableError
+from outrider.errors import (
+    ClaimRefusedError,
+    DamagedStoreError,
+    ForeignStoreError,
+    SettingsError,
+    StoreError,
+    UnreachableError,
+)
 from outrider.kernels import FRAME_HEADER_BYTES, pack_frames, scan_frames
 from outrider.limits import SLOTS
 from outrider.storage.checkpoint import newest_checkpoint
@@ -123,18 +130,24 @@ def claim(
 ) -> Claimed:
     """Claims a partition. mark: a text that no other claim has.
 
-    Raises ClaimRefusedError if another record was appended in between, and UnreachableError, DamagedStoreError.
+    Raises ClaimRefusedError if another record was appended in between, SettingsError for the topic of another cluster
+    or one that was made anew, and UnreachableError, DamagedStoreError.
     """
     base = snapshot.counting() if snapshot is not None else Counting()
     after = base.copy()
     read_all(topic, after)
     before = after.copy()
+    if before.claim is not None and before.claim.store != partition.store:
+        raise SettingsError(
+            f"the changelog of partition {partition.number} has the records of another cluster of this name (of store "
+            f"{before.claim.store:.32}, not {partition.store}); make a cluster with another name"
+        )
     wanted = Claim(after.epoch + 1, after.lsn + 1, after.position, partition.store, node, mark, address)
     sent = topic.send(packed(wanted))
     while after.position <= wanted.offset:
         # The topic decides, whatever the answer was: another record may have taken the place of the claim.
         with contextlib.suppress(UnreachableError):
-            sent.offset()
+            _check_end(sent.offset(), before, partition)
         read_all(topic, after)
         if after.position <= wanted.offset:
             pause()
@@ -142,6 +155,17 @@ def claim(
     if after.claim != wanted:
         raise ClaimRefusedError(f"partition {partition.number}, offset {wanted.offset}")
     return Claimed(before, after, base, snapshot)
+
+
+def _check_end(offset: int, before: Counting, partition: Partition) -> None:
+    """Raises SettingsError if the topic ends before the place that the newest snapshot names: an append has got an
+    offset before it."""
+    if offset < before.position:
+        raise SettingsError(
+            f"the changelog of partition {partition.number} ends at offset {offset}, but the newest snapshot is of "
+            f"offset {before.position}: its topic was deleted or made anew; restore the topic, or make a cluster with "
+            "another name"
+        )
 
 
 def make_ready(files: Files, partition: Partition, claimed: Claimed, topic: RecordTopic, objects: Objects) -> bool:

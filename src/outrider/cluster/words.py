@@ -7,12 +7,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
-from outrider.clock import Instant
 from outrider.engine.process_queries import LOOKS, ORDERS, READS
+from outrider.limits import INSTANT_MAX
 
 VERIFY: Final = "verify"
 """The question for which a store is counted again."""
@@ -56,16 +56,19 @@ def own_part(name: str, question: dict[str, Any], partition: int) -> dict[str, A
     return part | {field: dict(some) if isinstance(given, dict) else some}
 
 
+_Natural = Annotated[int, msgspec.Meta(ge=0, le=INSTANT_MAX)]
+
+
 class PartitionCounts(msgspec.Struct, frozen=True):
     """The counts of one partition, sent by its owner. received: the offset up to which it has received links. heard:
     the offset of `words` up to which its store says that it has carried out orders."""
 
-    partition: int
-    epoch: int
-    received: int
+    partition: _Natural
+    epoch: _Natural
+    received: _Natural
     finished: bool
     numbers: dict[str, int]
-    heard: int = 0
+    heard: _Natural = 0
 
 
 class RateLoan(msgspec.Struct, frozen=True):
@@ -77,16 +80,18 @@ class RateLoan(msgspec.Struct, frozen=True):
 
 class NodeMessage(msgspec.Struct, frozen=True):
     """The regular message of a node to the others. at: by its clock, for people. round: grows with each message.
-    ended: it leaves. needs_rate: the mark of a question for shares of the rate. loans: the shares that it lends."""
+    ended: it leaves. needs_rate: the mark of a question for shares of the rate. loans: the shares that it lends. run:
+    of this process; a later one of the same node has a greater text."""
 
     node: str
-    at: Instant
+    at: _Natural
     round: int
     counts: list[PartitionCounts]
     address: str = ""
     ended: bool = False
     needs_rate: str = ""
     loans: list[RateLoan] = []
+    run: str = ""
 
 
 class Question(msgspec.Struct, frozen=True):

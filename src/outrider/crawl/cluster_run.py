@@ -447,10 +447,15 @@ def make_cluster(file: ClusterFile, partitions: int) -> tuple[ClusterManifest, b
             made = read_manifest(objects, file)
             if made.partitions != partitions:
                 raise SettingsError(
-                    f"the cluster {file.name} has {made.partitions} partitions, and their number cannot change; make "
-                    "another cluster with another name"
+                    f"the cluster {file.name} has {made.partitions} partitions and not {partitions}, and their number "
+                    f"cannot change; use --partitions {made.partitions}, or another name for another cluster"
                 )
-        brokers.make_topics(made.partitions)
+        made_facts = brokers.make_topics(made.partitions)
+        if new and not made_facts and any(brokers.ends("facts", range(partitions)).values()):
+            raise SettingsError(
+                f"the topic {file.topic('facts')} has the records of another cluster, and {file.objects} has no "
+                f"manifest of it; use its objects, choose another name in {file.path}, or delete the four topics"
+            )
         if new and not objects.create(f"{file.name}/{MANIFEST_OBJECT}", made.octets()):
             return read_manifest(objects, file), False  # another init was first
     finally:

@@ -18,7 +18,8 @@ class ClusterObjects:
         try:
             self._store = ObjectStore(checked_object_store(address))
         except SettingsError as error:
-            raise SettingsError(f"objects is {address!r:.80}: {error.facts}") from None
+            # Without the address itself: it may contain a secret.
+            raise SettingsError(f"objects cannot be used: {error.facts}") from None
 
     def create(self, name: str, octets: bytes) -> bool:
         """Writes an object unless its name is taken. Returns whether it was written."""

@@ -74,6 +74,14 @@ def verify_cluster(path: str) -> Verification:
         return found
 
 
+def start_of_node(path: str) -> str:
+    """Returns how to start a node of the cluster in the file `path`."""
+    return (
+        f"start one: outrider crawl --cluster {path} -o DIR, or after the end of the crawl: outrider serve --cluster "
+        f"{path}"
+    )
+
+
 class ClusterQuestions:
     """One command and a cluster."""
 
@@ -210,8 +218,7 @@ class ClusterQuestions:
         kept = "; the order is kept, and the next owner carries it out" if asked.is_order else ""
         if not nodes and passed > NODE_SILENT_SECONDS_MAX:
             raise UnreachableError(
-                f"no node of the cluster {self._file.name} runs{kept}; start one: outrider crawl --cluster "
-                f"{self._file.path} -o DIR"
+                f"no node of the cluster {self._file.name} runs{kept}; {start_of_node(self._file.path)}"
             )
         if passed > (CONTROL_SLOW_SECONDS_MAX if asked.ask == VERIFY else CONTROL_ANSWER_SECONDS_MAX):
             raise UnreachableError(

@@ -6,16 +6,14 @@ from collections.abc import Collection, Iterator
 from contextlib import closing
 from typing import Any, Final
 
-import msgspec
-
 from outrider.clock import Instant, rfc3339, wall
 from outrider.cluster.crawl_counts import COUNTED
 from outrider.cluster.description import ClusterManifest, read_cluster_file
 from outrider.cluster.kafka import Brokers
-from outrider.cluster.words import NodeMessage, PartitionCounts
+from outrider.cluster.words import NodeMessage, PartitionCounts, unpacked_word
 from outrider.crawl.output.cluster_objects import ClusterObjects, read_manifest
 from outrider.crawl.output.summary import counted
-from outrider.crawl.questions.cluster_queries import ClusterQuestions
+from outrider.crawl.questions.cluster_queries import ClusterQuestions, start_of_node
 from outrider.errors import OutriderError
 from outrider.install_hints import install_command
 from outrider.limits import DOMAINS_SHOWN, MICROSECONDS, TENURE_SECONDS, WORDS_READ_RECORDS
@@ -26,7 +24,9 @@ _SILENT_SECONDS: Final = 3 * TENURE_SECONDS
 class ClusterNews:
     """The newest messages of the nodes of a cluster: by node, and for each partition its counts and its owner."""
 
-    def __init__(self) -> None:
+    def __init__(self, partitions: int) -> None:
+        """partitions: of the cluster."""
+        self._partitions = partitions
         self.nodes: dict[str, NodeMessage] = {}
         self.owners: dict[int, tuple[PartitionCounts, str]] = {}
 
@@ -37,16 +37,16 @@ class ClusterNews:
         while records := words.read(at):
             for offset, octets in records:
                 at = offset + 1
-                try:
-                    self.add(msgspec.json.decode(octets, type=NodeMessage))
-                except (msgspec.DecodeError, UnicodeDecodeError):
-                    continue  # of another program
+                word = unpacked_word(octets)
+                if isinstance(word, NodeMessage):
+                    self.add(word)
 
     def add(self, message: NodeMessage) -> None:
         """Takes a message."""
         self.nodes[message.node] = message
         for one in message.counts:
-            if one.partition not in self.owners or one.epoch >= self.owners[one.partition][0].epoch:
+            known = self.owners.get(one.partition)
+            if one.partition < self._partitions and (known is None or one.epoch >= known[0].epoch):
                 self.owners[one.partition] = one, message.node
 
     def running(self, now: Instant) -> set[str]:
@@ -70,7 +70,7 @@ def cluster_status(path: str) -> dict[str, Any]:
 
 def status_from(brokers: Brokers, questions: ClusterQuestions, manifest: ClusterManifest) -> dict[str, Any]:
     """Returns the status of a cluster. Raises UnreachableError."""
-    news = ClusterNews()
+    news = ClusterNews(manifest.partitions)
     news.read(brokers)
     running = news.running(wall())
     return {
@@ -118,9 +118,9 @@ def cluster_status_lines(found: dict[str, Any], path: str) -> Iterator[str]:
         yield f"node        {node['node']}: {state}, {counted(len(node['partitions']), 'partition')}"
     if found["known"] < found["partitions"]:
         missing = found["partitions"] - found["known"]
-        yield f"unknown     {counted(missing, 'partition')}: no node has told about them lately"
+        yield f"unknown     {counted(missing, 'partition')}: no node has sent their counts lately"
     if not any(node["runs"] for node in found["nodes"]):
-        yield f"no node runs; start one: outrider crawl --cluster {path} -o DIR"
+        yield f"no node runs; {start_of_node(path)}"
 
 
 def _domain_lines(found: dict[str, Any]) -> Iterator[str]:

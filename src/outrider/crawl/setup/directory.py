@@ -85,6 +85,13 @@ def inspect(path: str, way_out: str = CHOOSE_ANOTHER) -> DirectoryContent:
     except FileNotFoundError:
         return DirectoryContent.NOTHING
     except NotADirectoryError:
+        from outrider.cluster.description import is_cluster_file  # for this message alone
+
+        if is_cluster_file(path):
+            raise NamedPathError(
+                f"{path!r} is the file of a cluster; name the directory of a crawl or of a node, or start a node: "
+                f"outrider crawl --cluster {path} -o DIR"
+            ) from None
         raise NamedPathError(f"{path!r} is not a directory; {way_out}") from None
     except OSError as error:
         raise NamedPathError(f"{path!r} cannot be read ({error.strerror}); {way_out}") from None
