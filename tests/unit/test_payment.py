@@ -18,6 +18,8 @@ from outrider.limits import PAYMENT_FIELD_BYTES_MAX, PAYMENT_TEXT_MAX
 
 A = "http://a.test/"
 OFFER = {"scheme": "exact", "network": "eip155:8453", "amount": "10000", "asset": "0xA0b8"}
+DEEP = b'{"accepts": [], "more": ' + b"[" * 5_000 + b"]" * 5_000 + b"}"
+"""JSON that is nested deeper than the reader of JSON follows, within the limit of an offer."""
 
 
 def response(fields: dict[str, str], *, status: int = 402, body: bytes = b"") -> Response:
@@ -66,12 +68,17 @@ def test_a_price_that_cannot_be_read_is_shown_as_unreadable(price):
         packed({"accepts": [OFFER | {"asset": "x" * 500}]}),
         "A" * (PAYMENT_FIELD_BYTES_MAX + 4),
         "\u00e9" * 8,
+        base64.b64encode(DEEP).decode(),
     ],
 )
 def test_a_broken_offer_asks_for_payment_all_the_same(offer):
     told = payment_of(response({"payment-required": offer}))
     assert told.startswith("x402 (")
     assert (True, True) == (told.isprintable(), len(told) <= PAYMENT_TEXT_MAX)
+
+
+def test_a_body_of_deep_json_asks_for_payment_all_the_same():
+    assert "x402 (an offer that cannot be read)" == payment_of(response({}, body=DEEP))
 
 
 def test_a_charge_is_told_and_any_other_page_says_nothing():

@@ -81,7 +81,7 @@ def _offered(body: bytes) -> str:
         return "(an offer that is too long)"
     try:
         offers = _DECODER.decode(body).accepts
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return "(an offer that cannot be read)"
     if not offers:
         return "(no offer)"
