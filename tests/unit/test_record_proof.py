@@ -18,6 +18,8 @@ from outrider.cli.main import run
 from outrider.crawl.local_run import CrawlRun
 from outrider.crawl.output.output import POLITENESS, TREE, tree_at
 from outrider.crawl.output.progress import NoProgress
+from outrider.crawl.questions import record_proof
+from outrider.crawl.questions.politeness_proof import Judge, Proof, host_of_line
 from outrider.crawl.questions.record_proof import check_proof
 from outrider.crawl.setup.options import CrawlOptions
 from outrider.engine import Frontier
@@ -26,6 +28,9 @@ from outrider.fetch.downloader import Request, Response
 from outrider.identity.signed_note import head_of
 from outrider.storage.files import Directory
 from unit.test_crawl_loop import HOSTS, SEEDS, Site
+
+DEEP = "[" * 5_000 + "]" * 5_000
+"""JSON that is nested deeper than the reader of JSON follows."""
 
 
 @pytest.fixture
@@ -110,6 +115,8 @@ def test_each_change_of_the_file_is_found(tmp_path, me):
         "dropped": lines[:3],
         "moved": [*lines[:2], lines[3], lines[2]],
         "no JSON": [*lines[:3], "{"],
+        "deep": [*lines[:3], lines[3][:-1] + f', "more": {DEEP}}}'],
+        "a deep robots.txt": [*lines[:4], f'{{"robots":"","more": {DEEP}}}'],
     }
     for name, changed in changes.items():
         file.write_text("\n".join([header, *changed, *lines[4:]]) + "\n")
@@ -117,10 +124,16 @@ def test_each_change_of_the_file_is_found(tmp_path, me):
         assert 9 == run(["politeness", "--check", str(file)])
     file.write_text("\n".join([json.dumps({**json.loads(header), **other}), *lines]) + "\n")
     assert not check_proof(str(file)).ok
-    for broken in ("", "{}\n", "x" * 100):
+    for broken in ("", "{}\n", "x" * 100, header[:-1] + f', "more": {DEEP}}}'):
         file.write_text(broken)
         with pytest.raises(NamedPathError, match="--proof"):
             check_proof(str(file))
+
+
+def test_a_line_of_deep_json_is_no_record_of_a_request():
+    line, proof = b'{"more": %b}' % DEEP.encode(), Proof()
+    assert (None, None, "") == (Judge(proof).take(1, line), host_of_line(line), record_proof._digest_of(line))
+    assert {"record"} == {one.rule for one in proof.violations}
 
 
 def test_another_key_has_another_thumbprint(tmp_path, me, capsys):

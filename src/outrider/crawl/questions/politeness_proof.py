@@ -282,7 +282,7 @@ def host_of_line(line: bytes) -> str | None:
     """Returns the host of a line; None if it has none."""
     try:
         return msgspec.json.decode(line, type=_Host).host
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 
 
@@ -321,7 +321,7 @@ class Judge:
             request = msgspec.json.decode(line, type=_Request)
             started, ended = _instant(request.started_at), _instant(request.ended_at)
             first = _instant(request.first_byte_at) if request.first_byte_at is not None else None
-        except (msgspec.DecodeError, UnicodeDecodeError, ValueError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, ValueError, RecursionError) as error:
             self._proof.add("record", None, number, f"it is not a record of a request: {error}")
             return None
         host = request.host
@@ -534,7 +534,7 @@ def _tokens(path: str) -> Iterator[tuple[int, bool, str]]:
         try:
             told = msgspec.json.decode(line)
             yield int(told["token"]), told.get("status") is not None, str(told.get("url"))
-        except (msgspec.DecodeError, UnicodeDecodeError, LookupError, TypeError, ValueError):
+        except (msgspec.DecodeError, UnicodeDecodeError, LookupError, TypeError, ValueError, RecursionError):
             continue
 
 

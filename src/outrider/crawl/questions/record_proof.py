@@ -145,7 +145,7 @@ def _archived_rules(path: str, wanted: set[str]) -> Iterator[bytes]:
 def _digest_of(line: bytes) -> str:
     try:
         return msgspec.json.decode(line, type=_Digest).digest
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return ""
 
 
@@ -231,7 +231,7 @@ def _checked(file: str, source: BinaryIO) -> CheckedRecord:
     found = CheckedRecord()
     try:
         header = msgspec.json.decode(source.readline(_LINE_BYTES_MAX), type=ProofHeader)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         header = None
     if header is None or header.format != FORMAT:
         raise NamedPathError(f"{file} is not a file that `outrider politeness --proof` wrote")
@@ -275,7 +275,7 @@ def _proven_lines(source: BinaryIO, found: CheckedRecord) -> Iterator[tuple[int,
         found.lines += 1
         try:
             yield number, msgspec.json.decode(text, type=ProvenLine)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             found.add(f"line {number} of the file is malformed: {error}")
 
 
@@ -283,7 +283,7 @@ def _check_rules(number: int, text: bytes, found: CheckedRecord) -> None:
     """Checks a robots.txt by the digests of the lines before."""
     try:
         content = base64.b64decode(msgspec.json.decode(text, type=ProvenRules).robots, validate=True)
-    except (msgspec.DecodeError, ValueError) as error:
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
         found.add(f"line {number} of the file is malformed: {error}")
         return
     if rules_digest(content) not in found.rules:
