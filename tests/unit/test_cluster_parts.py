@@ -63,6 +63,7 @@ def test_the_file_of_a_cluster_has_three_lines(write):
         (GOOD.replace("one:9092,two:9092", "one"), "kafka is not a list"),
         (GOOD.replace('objects = "s3://bucket/prefix"', ""), "objects is missing"),
         ("#" * 70_000, "too large"),
+        ("a = " + "[" * 20_000, "is not TOML"),
     ],
 )
 def test_a_wrong_file_is_refused_with_the_field_and_an_example(write, text, named):

@@ -89,6 +89,7 @@ def test_the_exempt_networks_are_those_that_are_not_public():
     [
         (b"[domain", "is not TOML"),
         (b"\xff", "is not TOML"),
+        (b"a = " + b"[" * 20_000, "is not TOML"),
         (b"domain = true", "domain True: write it as a table"),
         (b"#" * (GROUPING_FILE_BYTES_MAX + 1), "is larger than"),
     ],

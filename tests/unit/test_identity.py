@@ -211,7 +211,12 @@ def test_files_are_written_only_for_an_identity(tmp_path, capsys):
 def test_a_wrong_description_is_named_with_its_key(tmp_path, capsys):
     folder = made(tmp_path)
     text = (folder / "identity.toml").read_text()
-    for wrong, word in (("renders = 3", "renders"), ("colour = 1", "colour"), ("=", "not TOML")):
+    for wrong, word in (
+        ("renders = 3", "renders"),
+        ("colour = 1", "colour"),
+        ("=", "not TOML"),
+        (f"a = {'[' * 9_000}", "not TOML"),
+    ):
         (folder / "identity.toml").write_text(text.replace("renders = false", wrong))
         assert 2 == run(["identity", "directory", str(folder)])
         assert word in capsys.readouterr().err

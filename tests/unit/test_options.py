@@ -149,9 +149,19 @@ def test_an_unknown_setting_is_answered_with_the_nearest_one():
         resolved({"max_page": 1}, {}, {}, "/tmp/x")
 
 
-def test_a_file_that_is_not_toml_is_named():
+@pytest.mark.parametrize("text", ["delay =", "a = " + "[" * 20_000])
+def test_a_file_that_is_not_toml_is_named(text):
     with pytest.raises(SettingsError, match=r"x/outrider\.toml is not TOML"):
-        from_file("delay =", "x/outrider.toml", "/")
+        from_file(text, "x/outrider.toml", "/")
+
+
+def test_a_cluster_is_named_by_a_flag_alone():
+    for read in (
+        lambda: from_environment({"OUTRIDER_CLUSTER": "cluster.toml"}),
+        lambda: from_file('cluster = "cluster.toml"', "outrider.toml", "/"),
+    ):
+        with pytest.raises(SettingsError, match="is not a setting; use the flag --cluster FILE"):
+            read()
 
 
 def test_a_relative_path_in_the_file_starts_at_its_directory(tmp_path):

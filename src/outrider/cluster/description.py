@@ -70,7 +70,7 @@ def read_cluster_file(path: str) -> ClusterFile:
         raise SettingsError(f"{path} is too large for the file of a cluster; {wanted}")
     try:
         told = tomllib.loads(octets.decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise SettingsError(f"{path} is not TOML ({error}); {wanted}") from None
     unknown = sorted(set(told) - set(_FIELDS))
     if unknown:

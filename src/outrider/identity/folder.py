@@ -93,7 +93,7 @@ def _described(path: str) -> _Description:
         raise NamedPathError(f"{path} is larger than {IDENTITY_FILE_BYTES_MAX:,} bytes")
     try:
         told = msgspec.convert(tomllib.loads(octets.decode()), _Description)
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise SettingsError(f"{path} is not TOML: {error}") from None
     except msgspec.ValidationError as error:
         raise SettingsError(f"{path}: {error}") from None

@@ -67,7 +67,7 @@ def _table(path: str) -> dict[str, Any]:
         raise SettingsError(f"{path!r} is larger than {GROUPING_FILE_BYTES_MAX} bytes")
     try:
         return tomllib.loads(octets.decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise SettingsError(f"{path!r} is not TOML: {error}") from None
 
 

@@ -1300,6 +1300,10 @@ Given = Mapping[str, tuple[object, str]]
 """Values by option, each with where it was written ("" for a flag); not checked yet."""
 
 
+_CLUSTER = "cluster"
+"""A flag that is not a setting, because it says which command runs."""
+
+
 def from_environment(environment: Mapping[str, str]) -> dict[str, tuple[object, str]]:
     """Returns the options named OUTRIDER_…. White space separates lists; line breaks separate those whose values may
     contain spaces. An empty variable does not count.
@@ -1309,6 +1313,8 @@ def from_environment(environment: Mapping[str, str]) -> dict[str, tuple[object, 
     found: dict[str, tuple[object, str]] = {}
     known = [ENVIRONMENT_PREFIX + name.upper() for name in SETTINGS]
     for variable in sorted(environment):
+        if variable == ENVIRONMENT_PREFIX + _CLUSTER.upper():  # without the error, another crawl would begin
+            raise SettingsError(f"{variable} (in the environment) is not a setting{_nearest(_CLUSTER)}")
         if variable.startswith(ENVIRONMENT_PREFIX) and variable not in known:
             near = difflib.get_close_matches(variable, known, 1, _ALMOST)
             if near:
@@ -1345,7 +1351,7 @@ def from_file(text: str, shown: str, directory: str) -> SettingsFile:
     """
     try:
         table = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise SettingsError(f"{shown} is not TOML: {error}") from None
     found: dict[str, tuple[object, str]] = {}
     seeds: tuple[str, ...] = ()
@@ -1375,6 +1381,8 @@ def _seen_from(directory: str, path: object, words: tuple[str, ...]) -> object:
 
 
 def _nearest(name: str) -> str:
+    if name == _CLUSTER:
+        return f"; use the flag --{_CLUSTER} FILE"
     near = difflib.get_close_matches(name, [*SETTINGS, "seeds"], 1)
     return f"; did you mean {near[0].replace('_', '-')}?" if near else ""
 
