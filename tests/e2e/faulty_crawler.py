@@ -66,6 +66,10 @@ class Host(threading.Thread):
         if delay is not None and FAULT != "crawl-delay ignored":
             self.rest = max(self.rest, float(delay[1]))
             self.pause(self.rest)
+        rate = re.search(r"Request-rate: (\d+)/(\d+)m", rules)
+        if rate is not None and FAULT != "request-rate ignored":
+            self.rest = max(self.rest, 60 * int(rate[2]) / int(rate[1]))
+            self.pause(self.rest)
         closed = re.findall(r"Disallow: (/\S+)", rules) if FAULT != "rules ignored" else []
         todo, done = ["/"], {"/"}
         while todo:

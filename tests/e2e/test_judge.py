@@ -9,6 +9,7 @@ import sys
 import time
 from datetime import datetime
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -45,6 +46,7 @@ def test_a_polite_crawler_passes(capsys, tmp_path):
         ("retry-after ignored", "retry-after"),
         ("robots error as leave", "robots error"),
         ("crawl-delay ignored", "gap"),
+        ("request-rate ignored", "gap"),
         ("rules ignored", "closed"),
         ("storm ignored", "storm"),
     ],
@@ -226,6 +228,27 @@ def test_a_crawl_delay_of_a_day_leaves_the_copy_of_a_turn_for_the_next_one(secon
     log.write_text("".join(lines).replace("Disallow: /private/", "Crawl-delay: 86400"))
     found = [breach.rule for breach in judge(log, delay=1.0).broken]
     assert broken == [rule for rule in found if rule != "gap"]
+
+
+RATE_UNITS = {"": 1, "s": 1, "m": 60, "h": 3_600}
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_rate_that_the_judge_has_never_seen_is_kept_or_broken(seed, tmp_path):
+    """The rate is drawn, so that no reader of single rates passes."""
+    chance = Random(seed)
+    documents, time, unit = chance.randint(1, 9), chance.randint(1, 90), chance.choice(list(RATE_UNITS))
+    gap = time * RATE_UNITS[unit] / documents
+    lines = f"Crawl-delay: {gap / 2}\nRequest-rate: {documents}/{time}{unit} 0600-0845\nRequest-rate: 9/0"
+    log = tmp_path / "access.log"
+    for passed, broken in ((gap + 0.001, []), (gap - 0.001, ["gap"])):
+        found = robots_log((0, "/robots.txt", 200), (passed, "/", 200))
+        log.write_text("".join(found).replace("Disallow: /private/", lines.replace("\n", "\\n")))
+        verdict = judge(log, delay=0.01)
+        assert (broken, round(gap, 6)) == (
+            [breach.rule for breach in verdict.broken],
+            round(verdict.hosts["a"].required_gap, 6),
+        )
 
 
 def test_time_that_passed_before_a_run_counts_in_its_gaps(tmp_path):

@@ -3,6 +3,7 @@
 steady      an ordinary host: one request at a time, and a pause
 slow        each page needs 0.4 s
 delayed     robots.txt has a Crawl-delay of two seconds
+rated       robots.txt has a Request-rate of 40 pages a minute
 closed      robots.txt forbids a folder that pages link to
 moved       the same, and robots.txt redirects
 unruled     has no robots.txt (404)
@@ -27,8 +28,9 @@ SUFFIX = "judge.test"
 PAGES = 5
 STEADY_HOSTS = 3
 STORMS = (500, 503, 429)
-HABITS = ("slow", "delayed", "closed", "moved", "unruled", "broken", "busy", "refusing")
+HABITS = ("slow", "delayed", "rated", "closed", "moved", "unruled", "broken", "busy", "refusing")
 CRAWL_DELAY_SECONDS = 2
+REQUEST_RATE = b"40/1m"
 RETRY_AFTER_SECONDS = 2
 STORM_SECONDS = 3.0
 FADING_SECONDS = 3.0
@@ -123,4 +125,6 @@ class JudgeWeb:
         seconds = {"delayed": CRAWL_DELAY_SECONDS, "patient": self.number(host) % 3 + 1}.get(habit)
         if seconds is not None:
             return WebAnswer(200, _TEXT, b"User-agent: *\nCrawl-delay: %d\n" % seconds, 0.0)
+        if habit == "rated":
+            return WebAnswer(200, _TEXT, b"User-agent: *\nRequest-rate: %b\n" % REQUEST_RATE, 0.0)
         return WebAnswer(200, _TEXT, _CLOSED if habit in ("closed", "fading") else b"User-agent: *\nDisallow:\n", 0.0)

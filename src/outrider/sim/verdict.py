@@ -144,7 +144,7 @@ def judge(
     machines: Mapping[str, str] | None = None,
     machine_clock: tuple[int, float] | None = None,
 ) -> PolitenessVerdict:
-    """Judges a whole log: at least `delay` seconds, or the host's Crawl-delay, between requests to one host.
+    """Judges a whole log: at least `delay` seconds between requests to one host, or more where its robots.txt says so.
 
     storms: whether a failing host must get longer pauses. runs: of the crawler, in order. machines: by host, the name
     of the machine that it shares with others. machine_clock: (requests at once, gap in seconds) of a shared machine;
@@ -253,7 +253,7 @@ def _judge_host(
             age.take(request)
             if age.failing is None:
                 rules = Robots(request.robots or "", agent)
-                verdict.required_gap = max(delay, rules.crawl_delay or 0.0)
+                verdict.required_gap = max(delay, rules.gap_seconds or 0.0)
         else:
             # A Crawl-delay of a day leaves no other page than the next one, by a copy that is a day old.
             turn = last_end is not None and age.good == last_end
@@ -298,7 +298,10 @@ def _wall(stamp: str) -> float:
 
 
 class Robots:
-    """The rules of a robots.txt for one agent: RFC 9309, sections 2.2.1 to 2.2.3, and Crawl-delay."""
+    """The rules of a robots.txt for one agent: RFC 9309, sections 2.2.1 to 2.2.3, Crawl-delay and Request-rate.
+
+    gap_seconds: the longest pause between two requests that they require, None without one.
+    """
 
     def __init__(self, text: str, agent: str) -> None:
         groups: dict[str, list[tuple[str, str]]] = {}
@@ -315,14 +318,15 @@ class Robots:
                 token = re.match(r"[A-Za-z_-]*", value)
                 naming.append("*" if value.startswith("*") else token[0].lower() if token else "")
                 groups.setdefault(naming[-1], [])
-            elif name in {"allow", "disallow", "crawl-delay"}:
+            elif name in {"allow", "disallow", "crawl-delay", "request-rate"}:
                 ruled = True
                 for group in naming:
                     groups[group].append((name, value))
         own = groups.get(agent.lower(), groups.get("*", []))
-        self.rules = [(name == "allow", value) for name, value in own if name != "crawl-delay" and value]
+        self.rules = [(name == "allow", value) for name, value in own if name in {"allow", "disallow"} and value]
         delays = [float(value) for name, value in own if name == "crawl-delay" and re.fullmatch(r"[0-9.]+", value)]
-        self.crawl_delay = delays[0] if delays else None
+        rates = [gap for name, value in own if name == "request-rate" and (gap := _gap_of_rate(value)) is not None]
+        self.gap_seconds = max(delays[:1] + rates, default=None)
 
     def allowed(self, path: str) -> bool:
         """Whether the longest rule that matches allows the path; of equals the one that allows."""
@@ -334,6 +338,14 @@ class Robots:
             if re.match(expression, path, re.DOTALL):
                 best = max(best, (len(pattern), allow))
         return best[1]
+
+
+def _gap_of_rate(value: str) -> float | None:
+    """The seconds between two requests that keep a rate such as `10/1m` without bursts, None for another text."""
+    found = re.fullmatch(r"([0-9]+)\s*/\s*([0-9]+)([smhd]?)(?:\s.*)?", value.lower())
+    if found is None or not int(found[1]):
+        return None
+    return int(found[2]) * {"": 1, "s": 1, "m": 60, "h": 3_600, "d": 86_400}[found[3]] / int(found[1])
 
 
 def _decoded(path: str) -> str:
