@@ -401,6 +401,8 @@ LOG_SPACE_SHARE = 16  # a segment ahead of its use may have at most this share o
 LOG_ZERO_BYTES_STEP = 256 << 10  # zeroed and synced at once: a millisecond or two that some caller waits
 REPLAY_WINDOW_ROWS = 16_384  # facts that are applied together in recovery: the fixed price of a call is spread thin
 REPLAY_WINDOW_BYTES = 4 << 20  # and this number of bytes of them, so that memory is bounded
+RESTORED_ROWS = 32_768  # cards of the ledger that an opening puts into their places at once
+RESTORED_BYTES = 4 << 20  # and this number of bytes of their bodies
 # seen keys beyond their share of the memory
 SEEN_FRESH_KEYS_MIN = 65_536  # keys in memory that are worth a run; smaller sets stay in memory
 SEEN_FRESH_SHARE = 8  # so large a part of their memory is for new keys, and as much for those that are being written
@@ -436,6 +438,8 @@ BACKLOG_CHUNK_CARDS = 64  # enough for zstd, and few enough that a card of anoth
 BACKLOG_MOVED_CARDS_MAX = 65_536  # old copies in the tail of one queue, some 20 MB; then its chunks with them are read
 BACKLOG_MOVED_CARDS_ALL_MAX = 262_144  # old copies in all tails, some 80 MB; then the queue with the most reads its
 BACKLOG_SPILL_CARDS_STEP = 8_192  # to disk at once: some milliseconds; more wait for the next call
+BACKLOG_SPILL_QUEUES = 256  # queues whose ends are written to disk together
+BACKLOG_MANY_CARDS = 1_024  # cards of one call of which whole chunks may go to disk at once, as those of an opening
 BACKLOG_SPILL_PATIENCE = 64  # calls after which a disk that was full is tried again
 BACKLOG_SWEEP_ROWS = 16_384  # looked at per call when memory is short: 50 µs
 BACKLOG_SWEEP_CARDS_MIN = 8  # a shorter queue moves to disk whole, or not at all

@@ -58,6 +58,7 @@ def kind(request, monkeypatch):
     if request.param in ("tails on disk", "all on disk"):
         monkeypatch.setitem(TailedBacklog.__init__.__kwdefaults__, "head_cards_max", 1)
         monkeypatch.setitem(TailedBacklog.__init__.__kwdefaults__, "chunk_cards", 2)
+        set_limits(monkeypatch, BACKLOG_MANY_CARDS=4)
         set_limits(monkeypatch, RESTS_PER_FRAME_MAX=2)
     return request.param
 

@@ -42,6 +42,7 @@ def kind(request, monkeypatch):
     if request.param == "tails and hosts on disk":
         monkeypatch.setitem(TailedBacklog.__init__.__kwdefaults__, "head_cards_max", 1)
         monkeypatch.setitem(TailedBacklog.__init__.__kwdefaults__, "chunk_cards", 2)
+        set_limits(monkeypatch, BACKLOG_MANY_CARDS=4)
         hosts_go_cold(monkeypatch)
     return request.param
 

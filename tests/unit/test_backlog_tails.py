@@ -75,7 +75,7 @@ def test_a_chunk_returns_the_cards_that_were_packed(rows):
     bodies = [b"".join(row[3:]) for row in rows]
     cards = Cards(heads, b"".join(bodies), np.cumsum([0, *map(len, bodies)]).astype(np.int64))
     packer = Packer()
-    chunk = packer.pack(cards)
+    (chunk,) = packer.pack(cards, [(0, len(cards))])
     back = packer.unpack(chunk)
     assert cards.heads.tobytes() == back.heads.tobytes()
     assert (cards.arena, cards.offsets.tolist()) == (back.arena, back.offsets.tolist())
@@ -85,10 +85,22 @@ def test_a_chunk_returns_the_cards_that_were_packed(rows):
 def test_chunks_from_before_the_dictionary_are_still_readable():
     packer = Packer()
     parts = [cards_of(np.arange(64 * number, 64 * number + 64)) for number in range(90)]
-    chunks = [packer.pack(part) for part in parts]
+    chunks = [packer.pack(part, [(0, len(part))])[0] for part in parts]
     assert [0] * 64 + [1] * 26 == [chunk[1] for chunk in chunks]
     assert [orders(part) for part in parts] == [orders(packer.unpack(chunk)) for chunk in chunks]
     assert len(chunks[-1]) < len(chunks[0])
+
+
+def test_chunks_are_packed_together_as_they_are_one_by_one():
+    cards = cards_of(np.arange(900) * 7, klass=np.arange(900) // 300, due=-5)
+    spans = [(0, 64), (64, 65), (70, 300), (310, 565), (899, 900)]
+    together, alone = Packer(), Packer()
+    chunks = together.pack(cards, spans)
+    for (start, end), chunk in zip(spans, chunks, strict=True):
+        part = cards.take(np.arange(start, end))
+        assert keys(part) == keys(together.unpack(chunk))
+        assert [chunk] == alone.pack(part, [(0, len(part))])
+    assert [] == together.pack(cards, [])
 
 
 # ------------------------------------------------------------------------------------------------------- the order
@@ -374,6 +386,78 @@ def test_garbage_is_bounded_while_a_queue_is_used():
     assert model == [orders(backlog.drain(queue, 10_000)) for queue in range(10)]
 
 
+# ------------------------------------------------------------------------------------------- many cards in one call
+
+
+def shuffled(counts, *, seed=1):
+    """The queues and cards of queues with these numbers of cards, in random order, in three classes."""
+    chance = np.random.default_rng(seed)
+    rows = chance.permutation(np.repeat(np.arange(len(counts), dtype=np.uint32), counts))
+    orders, classes, dues = (
+        chance.permutation(len(rows)),
+        chance.integers(0, 3, len(rows)),
+        chance.integers(0, 5, len(rows)),
+    )
+    return rows, cards_of(orders, klass=classes, due=dues)
+
+
+def test_many_cards_in_one_call_are_in_order_and_each_chunk_is_read_once():
+    counts = [2_000, 3, 200, 128, 129]
+    rows, cards = shuffled(counts)
+    backlog = TailedBacklog(MemoryFiles(), name="b")
+    backlog.put(rows, cards)
+    said = backlog.statistics()
+    assert counts == backlog.waiting(np.arange(len(counts))).tolist()
+    assert said["cards_in_memory"] <= 3 + 4 * 128
+    for queue in range(len(counts)):
+        expected = sorted(keys(cards.take(np.flatnonzero(rows == queue))))
+        taken = [backlog.take([queue] * 10)[1] for _ in range(counts[queue] // 10 + 1)]
+        assert expected == [key for some in taken for key in keys(some)]
+    # Written in the order of the queue: no card comes into memory and is written again.
+    assert backlog.statistics()["spilled"] == said["spilled"] == backlog.statistics()["loaded"]
+
+
+def test_many_cards_join_those_that_are_there():
+    backlog = filled(1_000, MemoryFiles())
+    rows, cards = shuffled([1_500])
+    heads = cards.heads.copy()
+    heads["order"] += 5_000
+    heads["due"] = np.arange(len(heads)) % 3 - 1  # some before those that are there, some after
+    backlog.put(rows + 7, cards.with_heads(heads))
+    assert 2_500 == len(backlog)
+    assert sorted([*keys(cards.with_heads(heads)), *keys(cards_of(range(1_000)))]) == keys(backlog.drain(7, 5_000))
+
+
+def test_many_cards_on_a_full_disk_stay_in_memory():
+    files = disk.FaultyFiles(capacity_bytes=3_000)
+    rows, cards = shuffled([2_000, 900])
+    backlog = TailedBacklog(files, name="b")
+    backlog.put(rows, cards)
+    assert (2_900, 1) == (backlog.statistics()["cards_in_memory"], backlog.statistics()["refused"])
+    for queue in range(2):
+        assert sorted(keys(cards.take(np.flatnonzero(rows == queue)))) == keys(backlog.drain(queue, 5_000))
+
+
+def test_many_cards_on_a_failing_disk_are_reported_and_not_lost():
+    files = disk.FaultyFiles()
+    rows, cards = shuffled([2_000])
+    backlog = TailedBacklog(files, name="b")
+    files.fail(1, errno.EIO, verb="write")
+    with pytest.raises(StoreFailedError):
+        backlog.put(rows, cards)
+    assert sorted(keys(cards)) == keys(backlog.drain(0, 5_000))
+
+
+def test_many_cards_with_a_wrong_body_are_refused_as_a_few_are():
+    rows, cards = shuffled([2_000])
+    backlog = TailedBacklog(MemoryFiles(), name="b")
+    heads = cards.heads.copy()
+    heads["url_bytes"][5] += 1
+    with pytest.raises(ValueError, match="row 5"):
+        backlog.put(rows, cards.with_heads(heads))
+    assert 0 == len(backlog)
+
+
 # ------------------------------------------------------------------------------------------------------- the model
 
 queues = st.integers(0, 3)
@@ -398,8 +482,15 @@ histories = st.lists(
     chunk=st.integers(1, 6),
     bytes_max=st.sampled_from([None, 100, 3_000]),
     capacity=st.sampled_from([None, None, 0, 800, 3_000]),
+    many=st.sampled_from([1, 1_000]),
 )
-def test_the_backlog_is_a_sorted_list_per_queue(history, head, chunk, bytes_max, capacity):
+def test_the_backlog_is_a_sorted_list_per_queue(history, head, chunk, bytes_max, capacity, many):
+    with pytest.MonkeyPatch.context() as patch:
+        set_limits(patch, BACKLOG_MANY_CARDS=many)
+        compare(history, head, chunk, bytes_max, capacity)
+
+
+def compare(history, head, chunk, bytes_max, capacity):
     files = disk.FaultyFiles(capacity_bytes=capacity)
     backlog = TailedBacklog(files, name="b", head_cards_max=head, bytes_max=bytes_max, chunk_cards=chunk)
     assert backlog._scratch is not None

@@ -33,7 +33,7 @@ from outrider.frontier.stores.ledger import Ledger
 from outrider.frontier.stores.tailed_backlog import TailedBacklog
 from outrider.journey import State
 from outrider.kernels.card_layout import HEAD, ORDERED, PLANNED, Heads
-from outrider.limits import CALENDAR_ROUNDS_MAX
+from outrider.limits import CALENDAR_ROUNDS_MAX, RESTORED_BYTES, RESTORED_ROWS
 from outrider.storage.files import Files
 from outrider.storage.read_ahead import ahead
 
@@ -653,7 +653,7 @@ class UrlTable:
             column[: self._tables.queues.count] = 0  # recalled hosts brought counts that the scan adds again
         self._tables.queues.close(np.arange(self._tables.queues.count, dtype=np.uint32))
         # While the scan may recall hosts, only this thread touches rows and the seen-set; else the reading thread does.
-        scan = self.ledger.scan()
+        scan = _gathered(self.ledger.scan())
         told = self._cards_of_scan(ahead(scan)) if len(self._tables.cold) else ahead(self._cards_of_scan(scan))
         for cards, rows, order in told:
             self.order = max(self.order, order + 1)
@@ -751,6 +751,21 @@ def _named(cards: Cards, wanted: Heads) -> Cards:
     for name in ("order", "queue"):
         heads[name][other] = wanted[name][other]
     return cards.with_heads(heads)
+
+
+def _gathered(scan: Iterator[Cards]) -> Iterator[Cards]:
+    """Yields the cards of a scan, more at once. The ledger has the URLs of a host near each other, and the backlog
+    writes the end of a long queue at the least cost if it gets the cards together."""
+    some: list[Cards] = []
+    rows = size = 0
+    for cards in scan:
+        some.append(cards)
+        rows, size = rows + len(cards), size + len(cards.arena)
+        if rows >= RESTORED_ROWS or size >= RESTORED_BYTES:
+            yield Cards.concatenate(some)
+            some, rows, size = [], 0, 0
+    if some:
+        yield Cards.concatenate(some)
 
 
 def states_of(state: int, rows: int) -> Uint8s:

@@ -54,38 +54,52 @@ class Packer:
         dictionary = None if self._dictionary is None else self._dictionary.as_digested_dict
         return zstd.ZstdCompressor(options=options, zstd_dict=dictionary)
 
-    def pack(self, cards: Cards) -> bytes:
-        """One chunk of 1 to CARDS_MAX cards."""
-        count = len(cards)
-        assert 0 < count <= CARDS_MAX, count
-        planes = np.frombuffer(bytearray(cards.heads.tobytes()), np.uint8).reshape(count, HEAD_BYTES)
+    def pack(self, cards: Cards, spans: Sequence[tuple[int, int]]) -> list[bytes]:
+        """Returns a chunk for each of these spans of rows (first, end), which have 1 to CARDS_MAX cards each. The spans
+        ascend and do not overlap."""
+        if not spans:
+            return []
+        starts, ends = np.array(spans, np.intp).T
+        counts = ends - starts
+        assert ((counts > 0) & (counts <= CARDS_MAX)).all(), spans
+        planes = np.frombuffer(bytearray(cards.heads.tobytes()), np.uint8).reshape(len(cards), HEAD_BYTES)
         heads = planes.view(HEAD)[:, 0]
-        orders, dues = heads["order"], heads["due"].view(np.uint64)
-        first = _FIRST.pack(int(orders[0]), int(dues[0]))
-        orders[1:] -= orders[:-1].copy()
-        dues[1:] -= dues[:-1].copy()
-        orders[0] = dues[0] = 0
-        rest = planes[:, _PRINT_BYTES:]
-        varied = (rest != rest[0]).any(axis=0)
-        start, end = int(cards.offsets[0]), int(cards.offsets[-1])
-        content = b"".join(
-            (
-                first,
-                rest[0].tobytes(),
-                np.packbits(varied).tobytes(),
-                rest[:, varied].T.tobytes(),
-                cards.arena[start:end],
+        first_orders, first_dues = heads["order"][starts].tolist(), heads["due"].view(np.uint64)[starts].tolist()
+        for numbers in (heads["order"], heads["due"].view(np.uint64)):
+            numbers[1:] -= numbers[:-1].copy()
+            numbers[starts] = 0
+        varied = _varied(planes, starts, counts)
+        prints = planes[:, :_PRINT_BYTES].tobytes()
+        rows = planes[starts, _PRINT_BYTES:].tobytes()
+        bits = np.packbits(varied, axis=1).tobytes()
+        columns = np.ascontiguousarray(planes[:, _PRINT_BYTES:].T)
+        offsets = cards.offsets
+        bodies = zip(offsets[starts].tolist(), offsets[ends].tolist(), strict=True)
+        chunks: list[bytes] = []
+        for place, ((start, end), (body, stop)) in enumerate(zip(spans, bodies, strict=True)):
+            content = b"".join(
+                (
+                    _FIRST.pack(first_orders[place], first_dues[place]),
+                    rows[_PLANES * place : _PLANES * (place + 1)],
+                    bits[_PLANES // 8 * place : _PLANES // 8 * (place + 1)],
+                    columns[varied[place], start:end].tobytes(),
+                    cards.arena[body:stop],
+                )
             )
-        )
-        frame = self._compressor.compress(content, self._compressor.FLUSH_FRAME)
-        chunk = b"".join((bytes((count, self._dictionary is not None)), planes[:, :_PRINT_BYTES].tobytes(), frame))
-        if self._dictionary is None:
-            self._samples += content[-CHUNK_SAMPLE_BYTES:]
-            if len(self._samples) >= CHUNK_DICTIONARY_BYTES:
-                self._dictionary = zstd.ZstdDict(bytes(self._samples), is_raw=True)
-                self._compressor = self._new_compressor()
-                self._samples = bytearray()
-        return chunk
+            frame = self._compressor.compress(content, self._compressor.FLUSH_FRAME)
+            flags = bytes((end - start, self._dictionary is not None))
+            chunks.append(b"".join((flags, prints[_PRINT_BYTES * start : _PRINT_BYTES * end], frame)))
+            if self._dictionary is None:
+                self._sample(content)
+        return chunks
+
+    def _sample(self, content: bytes) -> None:
+        """Adds the end of a chunk to the dictionary, which counts when it is long enough."""
+        self._samples += content[-CHUNK_SAMPLE_BYTES:]
+        if len(self._samples) >= CHUNK_DICTIONARY_BYTES:
+            self._dictionary = zstd.ZstdDict(bytes(self._samples), is_raw=True)
+            self._compressor = self._new_compressor()
+            self._samples = bytearray()
 
     def unpack(self, chunk: bytes) -> Cards:
         """The cards of a chunk that this packer made."""
@@ -110,6 +124,18 @@ class Packer:
         sizes = heads["url_bytes"].astype(np.int64) + heads["referrer_bytes"] + heads["extra_bytes"]
         np.cumsum(sizes, out=offsets[1:])
         return Cards(heads, content[_START + width * count :], offsets)
+
+
+def _varied(
+    planes: npt.NDArray[np.uint8], starts: npt.NDArray[np.intp], counts: npt.NDArray[np.intp]
+) -> npt.NDArray[np.bool_]:
+    """Returns for each span of heads which bytes after the fingerprint differ in it: spans × bytes."""
+    offsets = counts.cumsum() - counts
+    rows = np.arange(int(counts.sum())) + (starts - offsets).repeat(counts)
+    words = planes.view(np.uint64)[:, 1:]
+    differing = np.bitwise_or.reduceat(words[rows] ^ words[starts.repeat(counts)], offsets, axis=0)
+    found: npt.NDArray[np.bool_] = differing.view(np.uint8) != 0
+    return found
 
 
 def laid_out(counts: npt.NDArray[np.uint32], cards: Cards) -> list[bytes]:

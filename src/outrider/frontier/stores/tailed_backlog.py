@@ -12,18 +12,18 @@ import itertools
 from array import array
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from outrider import kernels
-from outrider.errors import StoreFullError
+from outrider.errors import StoreError, StoreFullError
 from outrider.frontier.format.card_columns import Cards
 from outrider.frontier.stores.chunks import CARDS_MAX, Packer, fingerprints_of, laid_out, read_out
 from outrider.frontier.stores.moved_cards import MovedCards
 from outrider.frontier.stores.ordered_cards import plain_form, sorted_form
 from outrider.kernels.card_layout import NO_CLASS, ORDERED, ORDERED_CLASS
+from outrider.kernels.columns import NONE
 from outrider.limits import (
     BACKLOG_ASIDE_CARD_BYTES,
     BACKLOG_ASIDE_CARDS_STEP,
@@ -31,14 +31,17 @@ from outrider.limits import (
     BACKLOG_CHUNK_CARDS,
     BACKLOG_COLLECT_CHUNKS,
     BACKLOG_HEAD_CARDS_MAX,
+    BACKLOG_MANY_CARDS,
     BACKLOG_MOVED_CARDS_ALL_MAX,
     BACKLOG_MOVED_CARDS_MAX,
     BACKLOG_RELEASE_CHUNKS,
     BACKLOG_SPILL_CARDS_STEP,
     BACKLOG_SPILL_PATIENCE,
+    BACKLOG_SPILL_QUEUES,
     BACKLOG_SWEEP_CARDS_MIN,
     BACKLOG_SWEEP_ROWS,
     CLASSES,
+    RUN_BODY_BYTES_MAX,
 )
 from outrider.storage.files import Files
 from outrider.storage.scratch import PLACE_BITS, Scratch
@@ -187,7 +190,8 @@ class TailedBacklog:
         if self._orders or self._ordered:
             self._ordered, cards = True, sorted_form(cards)
         loaded = self._bring_aside(rows)
-        self._put(rows, cards)
+        if len(cards) < BACKLOG_MANY_CARDS or not self._put_many(rows, cards):
+            self._put(rows, cards)
         self._settle(len(cards) + loaded)
 
     def take(self, queues: npt.ArrayLike) -> tuple[npt.NDArray[np.bool_], Cards]:
@@ -549,6 +553,37 @@ class TailedBacklog:
 
     # ------------------------------------------------------------------------------------------ from memory to disk
 
+    def _put_many(self, rows: Rows, cards: Cards) -> bool:
+        """Adds cards of which whole chunks are of one queue, as an opening does: the worst of these queues are written
+        without a way through memory. Returns False, having added no card, where that does not pay or cannot be done."""
+        if self._scratch is None or self._patience:
+            return False
+        limit, ordered = self._head_cards_max + self._chunk_cards, np.sort(rows)
+        long = np.unique(ordered[limit:][ordered[limit:] == ordered[:-limit]])
+        if not len(long) or ordered[-1] == NONE or cards.misfit(RUN_BODY_BYTES_MAX):
+            return False
+        some = np.flatnonzero(np.isin(rows, long))
+        heads, queues = cards.heads[some], rows[some]
+        columns = (heads["order"], heads["due"], 255 - heads["klass"], queues)
+        some = some[np.lexsort([column for column in columns if (column != column[0]).any()] or columns)]
+        counts = np.unique(queues, return_counts=True)[1]
+        ranks = np.arange(len(some)) - (counts.cumsum() - counts).repeat(counts)  # the place of each in its queue
+        worst = some[ranks >= self._head_cards_max]
+        ends = (counts - self._head_cards_max).cumsum().tolist()
+        try:
+            kept = self._write(long.tolist(), ends, cards.take(worst), [self._chunk_cards] * len(ends))
+        except StoreFullError:
+            return False
+        except StoreError:
+            self._put(rows, cards)
+            raise
+        self._spilled += len(worst) - len(kept)
+        here = np.ones(len(rows), np.bool_)
+        here[worst] = False
+        here[worst[kept]] = True
+        self._put(rows[here], cards.filter(here))
+        return True
+
     def _settle(self, cards: int) -> None:
         """Ends a call that brought `cards` cards into memory: spills queues that are too long, and clears up."""
         if self._scratch is None:
@@ -563,11 +598,10 @@ class TailedBacklog:
         try:
             budget = cards + BACKLOG_SPILL_CARDS_STEP
             while self._long and budget > 0:
-                queue = next(iter(self._long))
-                count, whole = self._spill(queue, self._head_cards_max)
+                queues = list(itertools.islice(self._long, BACKLOG_SPILL_QUEUES))
+                _, count, whole = self._spill(queues, self._head_cards_max, budget)
                 budget -= count
-                if whole:
-                    self._long.discard(queue)
+                self._long.difference_update(whole)
             if self._bytes_max is not None:
                 memory = self._kernel.statistics()
                 if memory["bytes"] > self._bytes_max:
@@ -577,53 +611,79 @@ class TailedBacklog:
             self._refused += 1
             self._patience = BACKLOG_SPILL_PATIENCE
 
-    def _spill(self, queue: int, keep: int) -> tuple[int, bool]:
-        """Writes cards of one queue to disk, the worst first. Returns how many it handled, and whether the queue is
-        short enough now. Raises StoreFullError, StoreFailedError; the cards are in memory then."""
-        (waiting,) = np.frombuffer(self._kernel.waiting(_rows([queue])), np.uint32).tolist()
-        keep_now = max(keep, waiting - BACKLOG_SPILL_CARDS_STEP)
-        cards = Cards.of_columns(*self._kernel.spill(queue, keep_now))
-        if not len(cards):
-            return 0, True
-        room = self._head_cards_max + self._chunk_cards - keep if keep == self._head_cards_max else 0
+    def _spill(self, queues: list[int], keep: int, budget: int) -> tuple[int, int, list[int]]:
+        """Writes about `budget` cards of these queues to disk, the worst of each first. Returns how many queues and
+        cards it handled, and the queues that are short enough now. Raises StoreFullError, StoreFailedError; the cards
+        are in memory then."""
+        waiting = np.frombuffer(self._kernel.waiting(_rows(queues)), np.uint32).tolist()
+        parts: list[Cards] = []
+        ends: list[int] = []
+        rooms: list[int] = []
+        whole: list[int] = []
+        count = 0
+        for queue, there in zip(queues, waiting, strict=True):
+            if count >= budget:
+                break
+            keep_now = max(keep, there - BACKLOG_SPILL_CARDS_STEP)
+            if keep_now == keep:
+                whole.append(queue)
+            room = self._chunk_cards if keep == self._head_cards_max else 0
+            rest = (there - keep_now) % self._chunk_cards
+            if 2 * rest < self._chunk_cards and rest <= room and there - keep_now > self._chunk_cards:
+                # They would be a small chunk, if the others have one class, and come back.
+                keep_now, room = keep_now + rest, room - rest
+            rooms.append(room)
+            parts.append(Cards.of_columns(*self._kernel.spill(queue, keep_now)))
+            count += len(parts[-1])
+            ends.append(count)
+        cards = Cards.concatenate(parts)
+        if not count:
+            return len(parts), 0, whole
+        rows = _rows(queues[: len(parts)]).repeat([len(part) for part in parts])
         try:
-            kept = self._write(queue, cards, room)
+            kept = self._write(queues[: len(parts)], ends, cards, rooms)
         except BaseException:
-            self._put_all(queue, cards)
+            self._put(rows, cards)
             raise
-        if len(kept):
-            self._put_all(queue, kept)
-        self._spilled += len(cards) - len(kept)
-        return len(cards), keep_now == keep
+        if kept:
+            self._put(rows[kept], cards.take(kept))
+        self._spilled += count - len(kept)
+        return len(parts), count, whole
 
-    def _write(self, queue: int, cards: Cards, room: int) -> Cards:
-        """Writes cards in order as chunks of one class. Returns cards that would make small chunks, up to `room` of
-        them."""
+    def _write(self, queues: list[int], ends: list[int], cards: Cards, rooms: list[int]) -> list[int]:
+        """Writes cards as chunks of one queue and class. The cards of a queue follow each other, in order; ends: their
+        ends. Returns the rows of cards that would make small chunks; rooms: how many of them at most, of each queue."""
         assert self._scratch is not None
         classes = cards.heads["klass"]
-        bounds = [0, *(np.flatnonzero(classes[1:] != classes[:-1]) + 1).tolist(), len(cards)]
+        owners: list[int] = []
         spans: list[tuple[int, int]] = []
         kept: list[int] = []
-        for start, end in itertools.pairwise(bounds):
+        start = place = 0
+        left = rooms[0]
+        for end in np.union1d(np.flatnonzero(classes[1:] != classes[:-1]) + 1, ends).tolist():
+            while start == ends[place]:
+                place += 1
+                left = rooms[place]
             first = start + (end - start) % self._chunk_cards
+            before = len(spans)
             if first > start:
-                if 2 * (first - start) >= self._chunk_cards or len(kept) + first - start > room:
+                if 2 * (first - start) >= self._chunk_cards or first - start > left:
                     spans.append((start, first))
                 else:
                     kept.extend(range(start, first))
+                    left -= first - start
             spans.extend((at, at + self._chunk_cards) for at in range(first, end, self._chunk_cards))
-        pack = self._packer.pack
-        parts = [Cards(cards.heads[one:end], cards.arena, cards.offsets[one : end + 1]) for one, end in spans]
-        places = self._scratch.append(queue, [pack(part) for part in parts])
-        if spans:
-            tail = self._tails.get(queue)
+            owners += [queues[place]] * (len(spans) - before)
+            start = end
+        places = self._scratch.append_all(owners, self._packer.pack(cards, spans))
+        for owner, key, (first, end), chunk in zip(owners, _keys_of(cards, spans), spans, places, strict=True):
+            tail = self._tails.get(owner)
             if tail is None:
-                tail = self._tails[queue] = _Tail()
-            for part, place in zip(parts, places, strict=True):
-                tail.push(_key_of(part.heads[0]), place)
-                tail.cards += len(part)
-                self._tail_cards += len(part)
-        return cards.take(kept) if kept else Cards.none()
+                tail = self._tails[owner] = _Tail()
+            tail.push(key, chunk)
+            tail.cards += end - first
+            self._tail_cards += end - first
+        return kept
 
     def _sweep(self, came: int, budget: int, mean: int) -> None:
         """Searches some rows for queues to spill or to set aside. came: cards of this call; mean: cards per queue
@@ -636,11 +696,11 @@ class TailedBacklog:
             following = self._sweep_aside(came + BACKLOG_ASIDE_CARDS_STEP)
         else:
             longer, following = self._kernel.longer_than(self._sweep_row, BACKLOG_SWEEP_ROWS, self._sweep_most)
-            for queue in np.frombuffer(longer, np.uint32).tolist():
-                if budget <= 0:
-                    self._sweep_row = queue
-                    return
-                budget -= self._spill(queue, _SWEEP_KEEP)[0]
+            queues = np.frombuffer(longer, np.uint32).tolist()
+            handled, _, _ = self._spill(queues, _SWEEP_KEEP, budget)
+            if handled < len(queues):
+                self._sweep_row = queues[handled]
+                return
         self._sweep_row = following
         if following == 0:
             # The sweep has seen all rows. The next one looks for shorter queues; after the shortest, for long ones that
@@ -723,5 +783,8 @@ def _rows(queues: npt.ArrayLike | Sequence[int]) -> Rows:
     return np.ascontiguousarray(queues, np.uint32)
 
 
-def _key_of(head: Any) -> Key:
-    return 255 - int(head["klass"]), int(head["due"]) + DUE_BIAS, int(head["order"])
+def _keys_of(cards: Cards, spans: Sequence[tuple[int, int]]) -> list[Key]:
+    """Returns the key of the first card of each span of rows."""
+    heads = cards.heads[[first for first, _ in spans]]
+    columns = zip(heads["klass"].tolist(), heads["due"].tolist(), heads["order"].tolist(), strict=True)
+    return [(255 - klass, due + DUE_BIAS, order) for klass, due, order in columns]
