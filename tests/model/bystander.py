@@ -273,7 +273,7 @@ class Judge:
     def crawl_delay(self, host: str) -> float:
         """The longest wait that the robots.txt of any authority of a server wants."""
         delays = [
-            rules.robots.crawl_delay or 0.0
+            rules.robots.gap_seconds or 0.0
             for authority, rules in self.robots.items()
             if rules.robots is not None and server_of(authority) == host
         ]
