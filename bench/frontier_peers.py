@@ -40,6 +40,14 @@ PEERS = {
     "urlfrontier": "URLFrontier (Java), RocksDB",
 }
 
+CRAWLEE = {
+    "crawlee": "Crawlee, its queue in memory",
+    "crawlee-files": "Crawlee, its queue in files",
+    "crawlee-outrider": "Outrider as Crawlee's request manager, memory",
+    "crawlee-outrider-files": "Outrider as Crawlee's request manager, a directory",
+}
+"""The queues of a crawl of Crawlee."""
+
 
 class Step:
     """One step with a time limit: calls until everything is done or the time is over."""

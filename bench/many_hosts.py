@@ -12,16 +12,20 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from outrider.clock import elapsed
+
 LINKS_PER_INDEX = 1_000
 
 
 class ManyHosts:
-    """hosts: their number; pages: of each host. answered: the number of answers."""
+    """hosts: their number; pages: of each host. answered: the number of answers. arrived: when each URL was requested,
+    a reading of `elapsed`."""
 
     def __init__(self, hosts: int, pages: int) -> None:
         self.hosts, self.pages = hosts, pages
         self.port = 0
         self.answered = 0
+        self.arrived: dict[str, int] = {}
 
     @property
     def total(self) -> int:
@@ -32,6 +36,11 @@ class ManyHosts:
     def indexes(self) -> int:
         """The number of index pages."""
         return -(-self.hosts // LINKS_PER_INDEX)
+
+    @property
+    def names(self) -> str:
+        """The hosts as lines of /etc/hosts."""
+        return "".join(f"127.0.0.1 h{host}.test\n" for host in range(self.hosts))
 
     def body(self, target: str) -> str:
         """Returns the links of a page."""
@@ -46,7 +55,10 @@ class ManyHosts:
         """Answers the requests of one connection."""
         try:
             while head := await reader.readuntil(b"\r\n\r\n"):
-                body = self.body(head.split(b" ", 2)[1].decode("ascii")).encode()
+                at, target = elapsed(), head.split(b" ", 2)[1].decode("ascii")
+                host = head.partition(b"\r\nHost: ")[2].partition(b"\r\n")[0].decode("ascii")
+                self.arrived[f"http://{host}{target}"] = at
+                body = self.body(target).encode()
                 self.answered += 1
                 writer.write(
                     b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: %d\r\n\r\n" % len(body) + body

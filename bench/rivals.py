@@ -40,13 +40,13 @@ def rivals() -> list[Rival]:
     """Returns all crawlers."""
     scrapy = (_python("scrapy", "scrapy_peer.py"), _python("scrapy, lean", "scrapy_peer.py", "--lean"))
     asking = (_python("crawlee", "crawlee_peer.py"), _wget2(), _spider())
-    if not _may_mount():
+    if not may_mount():
         reason = "it asks the system for names, and this user may mount no hosts file for it"
         asking = tuple(one if one.command is None else Rival(one.name, None, reason) for one in asking)
     return [*scrapy, *asking, _colly()]
 
 
-def _may_mount() -> bool:
+def may_mount() -> bool:
     """Whether a process may have its own /etc/hosts here."""
     tried = subprocess.run(
         ["unshare", "--mount", "mount", "--bind", "/etc/hosts", "/etc/hosts"], capture_output=True, check=False
@@ -54,11 +54,12 @@ def _may_mount() -> bool:
     return tried.returncode == 0
 
 
-def _with_hosts(web: BenchWeb, place: Path, command: list[str | Path]) -> list[str | Path]:
+def with_hosts(names: str, place: Path, command: list[str | Path]) -> list[str | Path]:
+    """Returns a command that runs another one with these lines of /etc/hosts, in addition to those of the system."""
     place.mkdir(parents=True, exist_ok=True)
     hosts = place / "hosts"
     system = Path("/etc/hosts").read_text(encoding="utf-8")
-    hosts.write_text(system + web.hosts.read_text(encoding="ascii"), encoding="utf-8")
+    hosts.write_text(system + names, encoding="utf-8")
     return ["unshare", "--mount", "sh", "-c", _WITH_HOSTS, hosts, *command]
 
 
@@ -70,7 +71,11 @@ def _python(name: str, script: str, *more: str) -> Rival:
         words: list[str | Path] = [PEERS_PYTHON, ROOT / "bench" / script, "--seeds", web.seeds]
         if script == "scrapy_peer.py":
             return [*words, "--hosts", web.hosts, "--concurrency", str(concurrency), *more]
-        return _with_hosts(web, place, [*words, "--directory", place, "--concurrency", str(concurrency)])
+        return with_hosts(
+            web.hosts.read_text(encoding="ascii"),
+            place,
+            [*words, "--directory", place, "--concurrency", str(concurrency)],
+        )
 
     return Rival(name, command)
 
@@ -84,7 +89,7 @@ def _wget2() -> Rival:
         domains = ",".join(dict.fromkeys(urlsplit(seed).hostname or "" for seed in seeds))
         words: list[str | Path] = ["wget2", "-q", "-r", "-l", "inf", "-H", "-D", domains, "--follow-tags=a/href"]
         words += [f"--max-threads={concurrency}", "--delete-after", "-P", place / "files", "-i", web.seeds]
-        return _with_hosts(web, place, words)
+        return with_hosts(web.hosts.read_text(encoding="ascii"), place, words)
 
     return Rival("wget2", command)
 
@@ -108,7 +113,7 @@ def _spider() -> Rival:
 
     def command(web: BenchWeb, place: Path, concurrency: int) -> list[str | Path]:
         words: list[str | Path] = ["env", "SPIDER_RESPECT_CONCURRENCY_UNDER_LOAD=1", program, "--mode", "perhost"]
-        return _with_hosts(web, place, [*words, "--per", "2", "--seeds", web.seeds])
+        return with_hosts(web.hosts.read_text(encoding="ascii"), place, [*words, "--per", "2", "--seeds", web.seeds])
 
     return Rival("spider", command)
 
