@@ -13,13 +13,15 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from bench.joined_stream import send_joined
 from bench.measuring import CACHE, ROOT, cpu_seconds_of_process, resident_bytes_of, run
 from bench.serving import SETTINGS, served
 from bench.tables import Table, quantile
-from bench.urlfrontier_peer import UrlFrontier, item
+from bench.urlfrontier_peer import SERVICE, UrlFrontier, item
 
 QUEUES = (10_000, 100_000)
 PUTS = 20_000
@@ -33,6 +35,9 @@ ROWS = (
     ("PutURLs new, CPU µs/URL", "put_new", 10.0, "45"),
     ("PutURLs known, CPU µs/URL", "put_known", 5.0, "9"),
     ("PutURLs updates, CPU µs/URL", "put_update", None, None),
+    ("PutURLs new, items sent alone, CPU µs/URL", "alone_new", None, None),
+    ("PutURLs known, items sent alone, CPU µs/URL", "alone_known", None, None),
+    ("PutURLs updates, items sent alone, CPU µs/URL", "alone_update", None, None),
     ("GetURLs 100 x 1, CPU ms/call", "get", 0.5, "29-66"),
     ("GetURLs 100 x 1, p50 ms", "get_p50", None, None),
     ("GetURLs 100 x 1, p99 ms", "get_p99", None, None),
@@ -57,7 +62,8 @@ def table(queues: Sequence[int]) -> Table:
     )
     columns = ("", *(f"{count:,} queues" for count in queues), "to reach", "URLFrontier 2.6, recorded")
     notes = (
-        f"One URL a queue, {PUTS:,} more in one stream of PutURLs; the client is grpcio, which sends each item alone.",
+        f"One URL a queue, {PUTS:,} more in one stream of PutURLs. Its items are joined into frames of HTTP/2, or sent",
+        "alone by grpcio, which is the client of all other rows.",
         "CPU: of the server's process, with its sending and receiving. Each acknowledgement is synced.",
     )
     return Table("service-grpc", "The calls of URLFrontier", columns, rows, notes)
@@ -81,8 +87,6 @@ def measured(
     """Measures all rows with one server, then kills it and starts it again."""
     found: dict[str, float] = {}
     urls = [f"https://www.host{number:07d}.example/some/path/of/a/page/article.html" for number in range(queues)]
-    others = [url.replace("article", "other") for url in (urls * (puts // queues + 1))[:puts]]
-    others = [f"{url}?{number // queues}" for number, url in enumerate(others)]
     with served(directory, "--grpc", killed=True) as (pid, port), UrlFrontier(f"127.0.0.1:{port}") as client:
 
         def cost(work: Callable[[], Any], count: int, unit: float) -> float:
@@ -99,11 +103,19 @@ def measured(
         found["batch_known"] = cost(lambda: client.put_batch(urls), queues, 1e6)
         found["memory"] = (resident_bytes_of(pid) - before) / queues
         found["disk"] = sum(one.stat().st_blocks * 512 for one in directory.rglob("*") if one.is_file()) / queues
-        discovered = [item(url, known=False) for url in others]
-        found["put_new"] = cost(lambda: client.put_messages(discovered), puts, 1e6)
-        found["put_known"] = cost(lambda: client.put_messages(discovered), puts, 1e6)
-        updates = [item(url, known=True) for url in others]
-        found["put_update"] = cost(lambda: client.put_messages(updates), puts, 1e6)
+
+        def joined(items: Sequence[bytes]) -> None:
+            answers = len(send_joined(port, SERVICE + "PutURLs", items))
+            assert answers == len(items), f"{answers} answers for {len(items)} items"
+
+        ways: dict[str, Callable[[Sequence[bytes]], None]] = {"put": joined, "alone": client.put_messages}
+        for way, send in ways.items():
+            others = [url.replace("article", way) for url in (urls * (puts // queues + 1))[:puts]]
+            others = [f"{url}?{number // queues}" for number, url in enumerate(others)]
+            for known in (False, True):
+                items = [item(url, known=known) for url in others]
+                for name in ("update",) if known else ("new", "known"):
+                    found[f"{way}_{name}"] = cost(partial(send, items), puts, 1e6)
         times: list[float] = []
 
         def get() -> None:

@@ -1,8 +1,8 @@
 """The part of the URLFrontier protocol that benches need, over gRPC, with messages written by hand.
 
 Fields by number, as in the published urlfrontier.proto (crawler-commons/url-frontier): URLInfo url = 1, key = 2;
-URLItem discovered = 1, known = 2, ID = 3; Known and DiscoveredURLItem info = 1; GetParams max_urls_per_queue = 1,
-max_queues = 2, delay_requestable = 4.
+URLItem discovered = 1, known = 2, ID = 3; Known and DiscoveredURLItem info = 1; KnownURLItem refetchable_from_date = 2;
+GetParams max_urls_per_queue = 1, max_queues = 2, delay_requestable = 4.
 """
 
 from __future__ import annotations
@@ -71,9 +71,9 @@ class UrlFrontier:
         self._delay(number(2, 0), wait_for_ready=True, timeout=START_SECONDS_MAX)
 
 
-def item(url: str, *, known: bool) -> bytes:
-    """An URLItem."""
-    return octets(2 if known else 1, octets(1, info(url))) + octets(3, url.encode())
+def item(url: str, *, known: bool, date: int = 0) -> bytes:
+    """An URLItem. date: from when a known URL may be requested, in seconds; 0 if it is done."""
+    return octets(2 if known else 1, octets(1, info(url)) + number(2, date)) + octets(3, url.encode())
 
 
 def info(url: str) -> bytes:
