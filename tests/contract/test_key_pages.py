@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -43,6 +45,8 @@ SETS_OF_KEYS = [
     [(1 << 68) - 1],
     [0, (1 << 68) - 1],
     [5, 6, 1 << 60, (1 << 60) + 1],
+    list(range(1 << 20, (1 << 20) + 20_000)),  # one bucket for each
+    [number << 30 | 5 for number in range(3_000)],
     drawn(3_000),
     drawn(3_000, bits=20),
     drawn(20_000, bits=40),
@@ -129,6 +133,26 @@ def test_keys_are_sorted_and_each_stays_once(kernel):
     mixed = [*keys[::2], *keys, *keys[1::3]]
     assert keys == keys_in(kernel.sort_keys(*columns(mixed)))
     assert (b"", b"") == kernel.sort_keys(b"", b"")
+
+
+@BOTH
+def test_keys_are_ranked_in_their_order(kernel):
+    keys = drawn(2_000, bits=10)
+    mixed = [*keys[::2], *keys, *keys[1::3], (1 << 68) - 1, 0]
+    slots, fingerprints, places = kernel.rank_keys(*columns(mixed))
+    ranked = keys_in((slots, fingerprints))
+    assert sorted(set(mixed)) == ranked
+    assert mixed == [ranked[place] for place in np.frombuffer(places, np.uint32)]
+    assert (b"", b"", b"") == kernel.rank_keys(b"", b"")
+
+
+@BOTH
+def test_a_key_needs_half_a_bit_more_than_the_best_code(kernel):
+    """Differences of n keys spread evenly in 68 bits cost log2(2^68 / n) + 1.44 bits by the best code."""
+    keys = drawn(20_000, seed=3)
+    pages, taken = kernel.pack_keys(*columns(keys), 0, False)
+    best = 68 - math.log2(len(keys)) + 1.44
+    assert best < 8 * len(pages) / taken < 1.01 * (best + 0.6)
 
 
 @SETS

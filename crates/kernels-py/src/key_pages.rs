@@ -44,6 +44,23 @@ pub(crate) fn sort_keys<'py>(
 }
 
 #[pyfunction]
+pub(crate) fn rank_keys<'py>(
+    slots: &Bound<'py, PyAny>,
+    fingerprints: &Bound<'py, PyAny>,
+) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
+    let (py, keys) = (slots.py(), Keys::of(slots, fingerprints)?);
+    if u32::try_from(keys.0.len()).is_err() {
+        return Err(PyValueError::new_err("keys: use 4,294,967,295 at most in a call"));
+    }
+    let work = || key_pages::rank_keys(&keys.0, &keys.1);
+    let (slots, prints, places) =
+        if keys.0.len() >= LET_GO_KEYS_MIN { py.detach(work) } else { work() };
+    let places: Vec<u8> = places.iter().flat_map(|place| place.to_le_bytes()).collect();
+    let (slots, prints) = bytes_of_keys(py, &slots, &prints);
+    Ok((slots, prints, PyBytes::new(py, &places)))
+}
+
+#[pyfunction]
 pub(crate) fn pack_keys<'py>(
     slots: &Bound<'py, PyAny>,
     fingerprints: &Bound<'py, PyAny>,

@@ -539,7 +539,7 @@ mod _native {
     #[pymodule_export]
     use super::index::Index;
     #[pymodule_export]
-    use super::key_pages::{find_keys, pack_keys, sort_keys, unpack_keys};
+    use super::key_pages::{find_keys, pack_keys, rank_keys, sort_keys, unpack_keys};
     #[pymodule_export]
     use super::leases::Leases;
     #[pymodule_export]

@@ -1,8 +1,10 @@
-//! Sorted keys (slot, 56 bits of a fingerprint) in pages of 4,096 bytes, as differences of one width for each page.
+//! Sorted keys (slot, 56 bits of a fingerprint) in pages of 4,096 bytes, packed by Elias and Fano.
 //!
-//! | crc32c of the rest u32 | number u32 | keys u16 | width u8 | 0 u8 | slot of the first key u16 | its fingerprint, 8
-//! bytes | 2 zeros | differences, `width` bits each, the lowest bit first |, all little endian. A page begins with its
-//! number, so a page that is read from the wrong place is noticed.
+//! | crc32c of the rest u32 | number u32 | keys u16 | low_bits u8 | 0 u8 | slot of the first key u16 | its fingerprint, 8
+//! bytes | 2 zeros | lower bits, `low_bits` of each key, filled to a byte | upper bits |, all little endian, the lowest
+//! bit first. A key is its distance from the first one; a bucket is a distance without its lower bits. The upper bits
+//! are a one for each key, and a zero at the end of each bucket. So a key is found without reading the keys before it.
+//! A page begins with its number, so a page that is read from the wrong place is noticed.
 
 use crate::framing::crc32c;
 
@@ -11,8 +13,9 @@ pub const PAGE_BYTES: usize = 4_096;
 const HEAD_BYTES: usize = 24;
 const BITS: usize = 8 * (PAGE_BYTES - HEAD_BYTES);
 const FINGERPRINT: u64 = (1 << 56) - 1;
-/// Bytes after a page, so that 16 bytes can be read at any difference.
-const SLACK: usize = 16;
+/// Bytes after a page, so that 16 bytes can be read at any lower bits, and a word after the last upper bits.
+const SLACK: usize = 24;
+const LOW_BITS_MAX: usize = 67;
 
 fn key_of(slot: u16, fingerprint: u64) -> u128 {
     u128::from(slot) << 56 | u128::from(fingerprint & FINGERPRINT)
@@ -43,6 +46,42 @@ pub fn descends(slots: &[u16], fingerprints: &[u64]) -> Option<usize> {
     (1..slots.len()).find(|&at| key(at - 1) >= key(at))
 }
 
+/// The keys in ascending order, each once, and for each given key its place among them.
+#[must_use]
+pub fn rank_keys(slots: &[u16], fingerprints: &[u64]) -> (Vec<u16>, Vec<u64>, Vec<u32>) {
+    // One number for key and place: they are compared at once.
+    let places = keys_of(slots, fingerprints).into_iter().enumerate();
+    let mut rows: Vec<u128> = places.map(|(place, key)| key << 32 | place as u128).collect();
+    rows.sort_unstable();
+    let mut keys: Vec<u128> = Vec::with_capacity(rows.len());
+    let mut places = vec![0; rows.len()];
+    for row in rows {
+        let key = row >> 32;
+        if keys.last() != Some(&key) {
+            keys.push(key);
+        }
+        places[row as u32 as usize] = keys.len() as u32 - 1;
+    }
+    let (slots, fingerprints) = columns_of(&keys);
+    (slots, fingerprints, places)
+}
+
+/// How many lower bits keys have whose last distance is `last`: then there are one to two buckets for each key.
+fn low_bits_of(last: u128, count: usize) -> usize {
+    let bits = |number: u128| (128 - number.leading_zeros()) as usize;
+    let low_bits = bits(last).saturating_sub(bits(count as u128));
+    if last >> low_bits < count as u128 {
+        low_bits.saturating_sub(1)
+    } else {
+        low_bits
+    }
+}
+
+/// How many bits of a page the keys need.
+fn bits_of(last: u128, count: usize, low_bits: usize) -> usize {
+    8 * (count * low_bits).div_ceil(8) + count + (last >> low_bits) as usize
+}
+
 /// Pages of ascending keys, numbered from `first`, and how many keys they contain: all, or with `whole` false only those
 /// of pages that are full.
 #[must_use]
@@ -51,37 +90,38 @@ pub fn pack(slots: &[u16], fingerprints: &[u64], first: u32, whole: bool) -> (Ve
     let mut pages = Vec::with_capacity(keys.len() * 6 + PAGE_BYTES);
     let (mut at, mut number) = (0, first);
     while at < keys.len() {
-        let (mut width, mut end) = (1, at + 1);
+        let (mut low_bits, mut end) = (0, at + 1);
         while end < keys.len() {
-            let bits = (128 - (keys[end] - keys[end - 1]).leading_zeros()) as usize;
-            let wider = width.max(bits);
-            if (end - at) * wider > BITS {
+            let (last, count) = (keys[end] - keys[at], end - at + 1);
+            let some = low_bits_of(last, count);
+            if bits_of(last, count, some) > BITS {
                 break;
             }
-            (width, end) = (wider, end + 1);
+            (low_bits, end) = (some, end + 1);
         }
         if end == keys.len() && !whole {
             break;
         }
-        pack_page(&keys[at..end], width, number, &mut pages);
+        pack_page(&keys[at..end], low_bits, number, &mut pages);
         (at, number) = (end, number.wrapping_add(1));
     }
     (pages, at)
 }
 
-fn pack_page(keys: &[u128], width: usize, number: u32, pages: &mut Vec<u8>) {
+fn pack_page(keys: &[u128], low_bits: usize, number: u32, pages: &mut Vec<u8>) {
     let start = pages.len();
     pages.extend_from_slice(&[0; 4]);
     pages.extend_from_slice(&number.to_le_bytes());
     pages.extend_from_slice(&(keys.len() as u16).to_le_bytes());
-    pages.extend_from_slice(&[width as u8, 0]);
+    pages.extend_from_slice(&[low_bits as u8, 0]);
     pages.extend_from_slice(&((keys[0] >> 56) as u16).to_le_bytes());
     pages.extend_from_slice(&(keys[0] as u64 & FINGERPRINT).to_le_bytes());
     pages.extend_from_slice(&[0; 2]);
+    let mask = (1 << low_bits) - 1;
     let (mut gathered, mut filled) = (0_u128, 0);
-    for pair in keys.windows(2) {
-        gathered |= (pair[1] - pair[0]) << filled;
-        filled += width;
+    for &key in keys {
+        gathered |= ((key - keys[0]) & mask) << filled;
+        filled += low_bits;
         while filled >= 32 {
             pages.extend_from_slice(&(gathered as u32).to_le_bytes());
             gathered >>= 32;
@@ -89,7 +129,12 @@ fn pack_page(keys: &[u128], width: usize, number: u32, pages: &mut Vec<u8>) {
         }
     }
     pages.extend_from_slice(&(gathered as u32).to_le_bytes()[..filled.div_ceil(8)]);
+    let upper = pages.len();
     pages.resize(start + PAGE_BYTES, 0);
+    for (place, &key) in keys.iter().enumerate() {
+        let one = ((key - keys[0]) >> low_bits) as usize + place;
+        pages[upper + one / 8] |= 1 << (one % 8);
+    }
     let sum = crc32c(0, &pages[start + 4..]);
     pages[start..start + 4].copy_from_slice(&sum.to_le_bytes());
 }
@@ -100,51 +145,142 @@ fn number_at<const N: usize>(octets: &[u8], at: usize) -> [u8; N] {
     found
 }
 
-/// Appends the keys of a page; false if the page is damaged or has another number.
-fn unpack_page(page: &[u8], number: u32, keys: &mut Vec<u128>) -> bool {
-    let sum = u32::from_le_bytes(number_at(page, 0));
-    let (count, width) =
-        (usize::from(u16::from_le_bytes(number_at(page, 8))), usize::from(page[10]));
-    let sound = crc32c(0, &page[4..]) == sum
-        && u32::from_le_bytes(number_at(page, 4)) == number
-        && count > 0
-        && (1..=68).contains(&width)
-        && (count - 1) * width <= BITS;
-    if !sound {
-        return false;
-    }
+fn first_key_of(page: &[u8]) -> u128 {
     let slot = u16::from_le_bytes(number_at(page, 12));
-    let mut key = key_of(slot, u64::from_le_bytes(number_at(page, 14)));
-    let mut padded = [0; PAGE_BYTES + SLACK];
-    padded[..PAGE_BYTES].copy_from_slice(page);
-    keys.reserve(count);
-    keys.push(key);
-    let mut bit = 8 * HEAD_BYTES;
-    if width <= 57 {
-        let mask = (1 << width) - 1;
-        for _ in 1..count {
-            let word = u64::from_le_bytes(number_at(&padded, bit >> 3));
-            key += u128::from(word >> (bit & 7) & mask);
-            keys.push(key);
-            bit += width;
+    key_of(slot, u64::from_le_bytes(number_at(page, 14)))
+}
+
+/// A page whose checksum and number are right.
+struct Page {
+    octets: [u8; PAGE_BYTES + SLACK],
+    count: usize,
+    low_bits: usize,
+    base: u128,
+    upper: usize,
+}
+
+impl Page {
+    /// None if the page is damaged or has another number.
+    fn of(octets: &[u8], number: u32) -> Option<Self> {
+        let count = usize::from(u16::from_le_bytes(number_at(octets, 8)));
+        let low_bits = usize::from(octets[10]);
+        let sound = crc32c(0, &octets[4..]) == u32::from_le_bytes(number_at(octets, 0))
+            && u32::from_le_bytes(number_at(octets, 4)) == number
+            && count > 0
+            && low_bits <= LOW_BITS_MAX
+            && bits_of(0, count, low_bits) <= BITS;
+        if !sound {
+            return None;
         }
-    } else {
-        let mask = (1 << width) - 1;
-        for _ in 1..count {
-            let word = u128::from_le_bytes(number_at(&padded, bit >> 3));
-            key += word >> (bit & 7) & mask;
-            keys.push(key);
-            bit += width;
+        let base = first_key_of(octets);
+        let mut padded = [0; PAGE_BYTES + SLACK];
+        padded[..PAGE_BYTES].copy_from_slice(octets);
+        let upper = HEAD_BYTES + (count * low_bits).div_ceil(8);
+        Some(Self { octets: padded, count, low_bits, base, upper })
+    }
+
+    /// The lower bits of a key; `low_bits` is below 58 or the key is rare.
+    fn low(&self, place: usize) -> u128 {
+        let bit = place * self.low_bits;
+        let at = HEAD_BYTES + bit / 8;
+        if self.low_bits < 58 {
+            let word = u64::from_le_bytes(number_at(&self.octets, at));
+            return u128::from(word >> (bit % 8) & ((1 << self.low_bits) - 1));
+        }
+        u128::from_le_bytes(number_at(&self.octets, at)) >> (bit % 8) & ((1 << self.low_bits) - 1)
+    }
+
+    /// Words of the upper bits; zeros after the last one.
+    fn upper_word(&self, place: usize) -> u64 {
+        let at = self.upper + 8 * place;
+        if at < PAGE_BYTES {
+            u64::from_le_bytes(number_at(&self.octets, at))
+        } else {
+            0
         }
     }
-    true
+
+    fn upper_words(&self) -> usize {
+        (PAGE_BYTES - self.upper).div_ceil(8)
+    }
+
+    /// Appends its keys; false if there are fewer than it says.
+    fn read(&self, keys: &mut Vec<u128>) -> bool {
+        keys.reserve(self.count);
+        let mut place = 0;
+        for number in 0..self.upper_words() {
+            let mut ones = self.upper_word(number);
+            while ones != 0 && place < self.count {
+                let one = 64 * number + ones.trailing_zeros() as usize;
+                let distance = ((one - place) as u128) << self.low_bits | self.low(place);
+                keys.push(self.base + distance);
+                place += 1;
+                ones &= ones - 1;
+            }
+        }
+        place == self.count
+    }
+}
+
+/// Searches a page for keys that ascend. It has read `word` words of the upper bits, with this number of zeros.
+#[derive(Default)]
+struct Search {
+    word: usize,
+    zeros: usize,
+}
+
+impl Search {
+    fn finds(&mut self, page: &Page, key: u128) -> bool {
+        let Some(distance) = key.checked_sub(page.base) else { return false };
+        if distance >> page.low_bits >= BITS as u128 {
+            return false;
+        }
+        let bucket = (distance >> page.low_bits) as usize;
+        // The ones of the bucket begin after this number of zeros.
+        let words = page.upper_words();
+        while self.word < words {
+            let here = page.upper_word(self.word).count_zeros() as usize;
+            if self.zeros + here >= bucket {
+                break;
+            }
+            self.zeros += here;
+            self.word += 1;
+        }
+        if self.word == words {
+            return false;
+        }
+        let zeros = !page.upper_word(self.word);
+        let mut one = 64 * self.word + after_ones(zeros, bucket - self.zeros);
+        let sought = distance & ((1 << page.low_bits) - 1);
+        while page.upper_word(one / 64) >> (one % 64) & 1 == 1 && one - bucket < page.count {
+            let low = page.low(one - bucket);
+            if low >= sought {
+                return low == sought;
+            }
+            one += 1;
+        }
+        false
+    }
+}
+
+/// The place after the last of this number of ones; the word has as many.
+fn after_ones(word: u64, number: usize) -> usize {
+    let mut rest = word;
+    for _ in 1..number {
+        rest &= rest - 1;
+    }
+    if number == 0 {
+        0
+    } else {
+        rest.trailing_zeros() as usize + 1
+    }
 }
 
 /// The keys of pages with these numbers. The place of a page that is damaged is an error.
 pub fn unpack(pages: &[u8], numbers: &[u32]) -> Result<(Vec<u16>, Vec<u64>), usize> {
     let mut keys = Vec::new();
-    for (place, (page, &number)) in pages.chunks_exact(PAGE_BYTES).zip(numbers).enumerate() {
-        if !unpack_page(page, number, &mut keys) {
+    for (place, (octets, &number)) in pages.chunks_exact(PAGE_BYTES).zip(numbers).enumerate() {
+        if !Page::of(octets, number).is_some_and(|page| page.read(&mut keys)) {
             return Err(place);
         }
     }
@@ -160,27 +296,18 @@ pub fn find(
     fingerprints: &[u64],
 ) -> Result<Vec<u8>, usize> {
     let mut found = vec![0; slots.len()];
-    let mut keys = Vec::new();
     let mut at = 0;
-    for (place, (page, &number)) in pages.chunks_exact(PAGE_BYTES).zip(numbers).enumerate() {
-        keys.clear();
-        if !unpack_page(page, number, &mut keys) {
-            return Err(place);
-        }
-        let Some(&last) = keys.last() else { continue };
-        let mut rest = keys.as_slice();
+    let mut octets_of = pages.chunks_exact(PAGE_BYTES).zip(numbers).enumerate().peekable();
+    while let Some((place, (octets, &number))) = octets_of.next() {
+        let page = Page::of(octets, number).ok_or(place)?;
+        let end = octets_of.peek().map(|(_, (next, _))| first_key_of(next));
+        let mut search = Search::default();
         while at < slots.len() {
             let key = key_of(slots[at], fingerprints[at]);
-            if key > last {
+            if end.is_some_and(|end| key >= end) {
                 break;
             }
-            // Few keys for many of a page are looked up, many are merged.
-            let ahead = match rest.iter().take(32).position(|&one| one >= key) {
-                Some(ahead) => ahead,
-                None => rest.partition_point(|&one| one < key),
-            };
-            rest = &rest[ahead..];
-            found[at] = u8::from(rest.first() == Some(&key));
+            found[at] = u8::from(search.finds(&page, key));
             at += 1;
         }
     }

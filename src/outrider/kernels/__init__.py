@@ -65,7 +65,7 @@ _FUNCTIONS = (
     *("hash_spans", "distinct_spans", "gather_spans", "texts_of_spans", "unique_spans"),
     *("Backlog", "BlockedBloom", "FingerprintSet", "Groups", "Index", "Leases", "PublicSuffixes", "Ready", "Timetable"),
     *("SameBodies", "SimHashIndex"),
-    *("find_keys", "pack_keys", "sort_keys", "unpack_keys"),
+    *("find_keys", "pack_keys", "rank_keys", "sort_keys", "unpack_keys"),
     *("FetchEngine", "FetchLimits"),
     *("RobotsRules", "RobotsText", "RobotsUsages", "robots_verdicts", "shapes_of"),
     *("decode_text", "read_html", "read_pages", "read_sitemap_xml"),
@@ -88,7 +88,7 @@ if TYPE_CHECKING or _IN_USE == "python":
     from outrider.kernels.groups import Groups
     from outrider.kernels.html import decode_text, read_html
     from outrider.kernels.index import Index
-    from outrider.kernels.key_pages import find_keys, pack_keys, sort_keys, unpack_keys
+    from outrider.kernels.key_pages import find_keys, pack_keys, rank_keys, sort_keys, unpack_keys
     from outrider.kernels.leases import Leases
     from outrider.kernels.pages import PagesRead, read_pages
     from outrider.kernels.planes import pack_heads, shuffle_columns, unpack_heads
@@ -147,6 +147,7 @@ else:
         pack_frames,
         pack_heads,
         pack_keys,
+        rank_keys,
         read_html,
         read_pages,
         read_sitemap_xml,
@@ -227,6 +228,7 @@ __all__ = [
     "pack_frames",
     "pack_heads",
     "pack_keys",
+    "rank_keys",
     "read_html",
     "read_pages",
     "read_sitemap_xml",

@@ -1,5 +1,4 @@
-"""Sorted keys (a slot and a fingerprint of 56 bits) in pages of 4,096 bytes, as differences of one width. The plain
-twin.
+"""Sorted keys (a slot and a fingerprint of 56 bits) in pages of 4,096 bytes, packed by Elias and Fano. The plain twin.
 
 docs/formats/seen.md draws a page. The first 24 bytes of a page contain its checksum and its number, so a damaged page,
 or one that is read from the wrong place, is noticed.
@@ -8,6 +7,7 @@ or one that is read from the wrong place, is noticed.
 from __future__ import annotations
 
 import struct
+from array import array
 from itertools import pairwise
 
 from outrider.kernels.columns import Column, column
@@ -18,7 +18,7 @@ PAGE_BYTES = 4_096
 _HEAD = struct.Struct("<IIHBxHQxx")
 _BITS = 8 * (PAGE_BYTES - _HEAD.size)
 _FINGERPRINT = (1 << 56) - 1
-_WIDTH_MAX = 68
+_LOW_BITS_MAX = 67
 
 Keys = tuple[bytes, bytes]
 """Slots (u16) and fingerprints (u64)."""
@@ -29,6 +29,14 @@ def sort_keys(slots: Column, fingerprints: Column) -> Keys:
     return columns_of(sorted(set(keys_of(slots, fingerprints))))
 
 
+def rank_keys(slots: Column, fingerprints: Column) -> tuple[bytes, bytes, bytes]:
+    """Returns the keys as `sort_keys`, and the place (u32) of each given key among them."""
+    keys = keys_of(slots, fingerprints)
+    distinct = sorted(set(keys))
+    places = {key: place for place, key in enumerate(distinct)}
+    return *columns_of(distinct), array("I", [places[key] for key in keys]).tobytes()
+
+
 def pack_keys(slots: Column, fingerprints: Column, first: int, whole: bool) -> tuple[bytes, int]:
     """Returns pages of ascending keys, numbered from `first`, and how many keys they contain: all, or with `whole`
     False only those of pages that are full. Raises ValueError for keys that do not ascend."""
@@ -36,24 +44,38 @@ def pack_keys(slots: Column, fingerprints: Column, first: int, whole: bool) -> t
     pages: list[bytes] = []
     at = 0
     while at < len(keys):
-        width, end = 1, at + 1
+        low_bits, end = 0, at + 1
         while end < len(keys):
-            wider = max(width, (keys[end] - keys[end - 1]).bit_length())
-            if (end - at) * wider > _BITS:
+            last, count = keys[end] - keys[at], end - at + 1
+            wanted = _low_bits(last, count)
+            if _lower_bytes(count, wanted) * 8 + count + (last >> wanted) > _BITS:
                 break
-            width, end = wider, end + 1
+            low_bits, end = wanted, end + 1
         if end == len(keys) and not whole:
             break
-        pages.append(_page(keys[at:end], width, first + len(pages)))
+        pages.append(_page(keys[at:end], low_bits, first + len(pages)))
         at = end
     return b"".join(pages), at
 
 
-def _page(keys: list[int], width: int, number: int) -> bytes:
-    packed = 0
-    for place, (before, key) in enumerate(pairwise(keys)):
-        packed |= (key - before) << (place * width)
-    head = _HEAD.pack(0, number & 0xFFFF_FFFF, len(keys), width, keys[0] >> 56, keys[0] & _FINGERPRINT)
+def _low_bits(last: int, count: int) -> int:
+    """How many lower bits keys have whose last distance is `last`: then there are one to two buckets for each key."""
+    low_bits = max(last.bit_length() - count.bit_length(), 0)
+    return max(low_bits - 1, 0) if last >> low_bits < count else low_bits
+
+
+def _lower_bytes(count: int, low_bits: int) -> int:
+    return (count * low_bits + 7) // 8
+
+
+def _page(keys: list[int], low_bits: int, number: int) -> bytes:
+    lower = upper = 0
+    for place, key in enumerate(keys):
+        distance = key - keys[0]
+        lower |= (distance & (1 << low_bits) - 1) << (place * low_bits)
+        upper |= 1 << ((distance >> low_bits) + place)
+    head = _HEAD.pack(0, number & 0xFFFF_FFFF, len(keys), low_bits, keys[0] >> 56, keys[0] & _FINGERPRINT)
+    packed = lower | upper << 8 * _lower_bytes(len(keys), low_bits)
     rest = head[4:] + packed.to_bytes(PAGE_BYTES - _HEAD.size, "little")
     return crc32c(rest).to_bytes(4, "little") + rest
 
@@ -79,15 +101,20 @@ def _unpacked(pages: bytes, numbers: Column) -> list[list[int]]:
 
 
 def _keys_of_page(page: bytes, number: int, place: int) -> list[int]:
-    crc, here, count, width, slot, fingerprint = _HEAD.unpack_from(page)
-    sound = crc == crc32c(page[4:]) and here == number and count > 0 and 1 <= width <= _WIDTH_MAX
-    if not sound or (count - 1) * width > _BITS:
+    crc, here, count, low_bits, slot, fingerprint = _HEAD.unpack_from(page)
+    sound = crc == crc32c(page[4:]) and here == number and count > 0 and low_bits <= _LOW_BITS_MAX
+    if not sound or _lower_bytes(count, low_bits) * 8 + count > _BITS:
         raise ValueError(f"page {place} is damaged")
     packed = int.from_bytes(page[_HEAD.size :], "little")
-    keys = [slot << 56 | fingerprint & _FINGERPRINT]
-    for _ in range(count - 1):
-        keys.append(keys[-1] + (packed & (1 << width) - 1))
-        packed >>= width
+    upper = packed >> 8 * _lower_bytes(count, low_bits)
+    keys: list[int] = []
+    while upper and len(keys) < count:
+        bucket = (upper & -upper).bit_length() - 1 - len(keys)
+        low = packed >> (len(keys) * low_bits) & (1 << low_bits) - 1
+        keys.append((slot << 56 | fingerprint & _FINGERPRINT) + (bucket << low_bits | low))
+        upper &= upper - 1
+    if len(keys) < count:
+        raise ValueError(f"page {place} is damaged")
     return keys
 
 

@@ -72,9 +72,11 @@ class KeyRun:
         byte."""
         found = np.zeros(len(slots), np.bool_)
         wanted = prefixes_of(slots, fingerprints)
-        # Two pages can share a prefix: then the key may be in the one before, too.
-        lows = np.maximum(self._prefixes.searchsorted(wanted, "left"), 1) - 1
         highs = np.maximum(self._prefixes.searchsorted(wanted, "right"), 1) - 1
+        lows = highs.copy()
+        # A page that begins with the prefix of the key: the key may be in the one before, too.
+        shared = np.flatnonzero(self._prefixes[highs] == wanted)
+        lows[shared] = np.maximum(self._prefixes.searchsorted(wanted[shared], "left"), 1) - 1
         start = 0
         while start < len(slots):
             # As many keys as have their pages in one read of bounded size.
@@ -95,7 +97,7 @@ class KeyRun:
         """Returns the pages of the first keys, and how many keys these are."""
         end = max(int(highs.searchsorted(lows[0] + SEEN_FIND_PAGES, "left")), 1)
         lows, highs = lows[:end], highs[:end]
-        pages = np.unique(lows)
+        pages = lows[np.append(True, lows[1:] != lows[:-1])]
         more = highs > lows
         if more.any():
             between = [np.arange(low, high + 1) for low, high in zip(lows[more], highs[more], strict=True)]

@@ -92,20 +92,15 @@ class SpilledKeys:
         return found.tobytes()
 
     def _in_runs(self, slots: npt.NDArray[np.uint16], prints: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
-        order = np.lexsort((prints, slots))
-        slots, prints = slots[order], prints[order]
-        first = np.ones(len(slots), np.bool_)
-        first[1:] = (slots[1:] != slots[:-1]) | (prints[1:] != prints[:-1])
-        places = np.cumsum(first) - 1
-        slots, prints = slots[first], prints[first]
+        some_slots, some_prints, places = kernels.rank_keys(slots, prints)
+        slots, prints = columns_of((some_slots, some_prints))
         found = np.zeros(len(slots), np.bool_)
         for run in sorted(self._runs, key=len, reverse=True):  # the largest has most of them
             rest = np.flatnonzero(~found)
             if not len(rest):
                 break
             found[rest] = run.find(slots[rest], prints[rest])
-        answers = np.empty(len(order), np.bool_)
-        answers[order] = found[places]
+        answers: npt.NDArray[np.bool_] = found[np.frombuffer(places, np.uint32)]
         return answers
 
     def add(self, slots: Any, fingerprints: Any) -> None:
