@@ -251,22 +251,28 @@ def _size(folder: Path) -> int:
 def _in_one_pass(seen: Seen, total: int) -> dict[str, float]:
     """One comparison of many keys with everything on disk, 9 of 10 known, as DRUM makes it: in the order of the runs,
     in calls of about `PASS_CALL_KEYS`."""
-    drawn = np.random.default_rng(2).integers(0, total, min(max(total // 10, 1), PASS_KEYS_MAX), np.uint64)
-    drawn[::10] += np.uint64(total)
-    drawn = np.unique(drawn)
-    pieces = -(-len(drawn) // PASS_CALL_KEYS)
-    piece_of = keys_of(drawn)[0].astype(np.uint32) * pieces // SLOTS
-    progress = KeyProgress("pass", len(drawn))
+    count = min(max(total // 10, 1), PASS_KEYS_MAX)
+    pieces = -(-count // PASS_CALL_KEYS)
+    progress = KeyProgress("pass", count)
     spent, wrong = 0.0, 0
     for piece in range(pieces):
-        some = drawn[piece_of == piece]
+        some = np.concatenate(list(_drawn_of(piece, pieces, count, total)))
         prepared = seen.prepare(keys_of(some))
         begun = time.process_time()
         answers = seen.check(prepared)
         spent += time.process_time() - begun
         wrong += int(np.count_nonzero(answers != (some < np.uint64(total))))
         progress.add(len(some))
-    return {"pass": spent / len(drawn) * 1e6, "pass_keys": len(drawn), "pass_wrong": wrong}
+    return {"pass": spent / count * 1e6, "pass_keys": count, "pass_wrong": wrong}
+
+
+def _drawn_of(piece: int, pieces: int, count: int, total: int) -> Iterator[npt.NDArray[np.uint64]]:
+    """Numbers whose keys are in one part of the slots. All are drawn again for each part: memory is confined."""
+    draw = np.random.default_rng(2)
+    for first in range(0, count, BATCH):
+        drawn = draw.integers(0, total, min(BATCH, count - first), np.uint64)
+        drawn[::10] += np.uint64(total)
+        yield drawn[keys_of(drawn)[0].astype(np.uint32) * pieces // SLOTS == piece]
 
 
 def main(method: str, total: int, memory: int, folder: Path, answer: Path) -> None:
