@@ -127,6 +127,11 @@ def test_outside_of_the_hours_a_longer_delay_may_count():
     assert 310.0 >= min(gaps[False]) >= 300.0
 
 
+def test_a_delay_outside_of_hours_needs_hours():
+    with pytest.raises(SettingsError, match=r"delay_outside of \*\.a\.test is about its hours"):
+        CrawlOptions(host=[{"name": "*.a.test", "delay_outside": 60}])
+
+
 def test_a_table_of_a_host_names_its_hours():
     options = CrawlOptions(host=[{"name": "*.a.test", "hours": "22:00-06:00 Europe/Paris", "delay_outside": 60}])
     assert (LocalHours("*.a.test", 1_320, 360, "Europe/Paris", 60.0),) == options.frontier_settings()["hours"]

@@ -16,6 +16,8 @@ from outrider.crawl.output import omissions
 from outrider.crawl.output.omissions import omission_counts, rows_of
 from outrider.crawl.output.summary import Totals, errors_text, summary_lines
 from outrider.crawl.questions import skipped_links
+from outrider.crawl.setup.options import CrawlOptions
+from outrider.errors import SettingsError
 
 HOME = "http://one.test/"
 PAGES = {
@@ -109,6 +111,11 @@ def test_links_of_a_page_with_a_nofollow_header_are_listed_despite_a_damaged_lin
     assert {f"{HOME}under": "nofollow", "http://other.test/": "nofollow"} == {
         one["url"]: one["reason"] for one in listed
     }
+
+
+def test_a_refusal_of_unknown_uses_needs_the_uses():
+    with pytest.raises(SettingsError, match="use is missing: name the uses of your crawl with --use"):
+        CrawlOptions(use_unknown="refuse")
 
 
 USE_PAGES = {

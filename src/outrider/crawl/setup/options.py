@@ -507,6 +507,8 @@ def _tables(value: object) -> tuple[tuple[tuple[str, object], ...], ...]:
             raise RefusedError(
                 f"tls = {UNVERIFIED!r} of {name}: an exception is for one host, not for a pattern of names"
             )
+        if "delay_outside" in checked_pairs and "hours" not in checked_pairs:
+            raise RefusedError(f"delay_outside of {name} is about its hours, which are missing: name them with hours")
         found.append(tuple(checked_pairs.items()))
     return tuple(found)
 
@@ -1185,6 +1187,10 @@ class CrawlOptions:
             raise SettingsError(
                 f"sign is {self.sign}, and identity is missing: make one with `outrider identity init`, and use "
                 "--identity DIR"
+            )
+        if self.use_unknown != "allow" and not self.use:
+            raise SettingsError(
+                f"use-unknown is {self.use_unknown}, and use is missing: name the uses of your crawl with --use"
             )
         if not self.obey_robots:
             _require_owner(own_sites=self.own_sites, anywhere=self.scope == "any")
