@@ -122,6 +122,8 @@ def test_keys_that_share_their_upper_bits_are_found_in_the_page_before(small):
     assert keys.statistics()["runs"]
     assert found(keys, (slots, prints)).all()
     assert not found(keys, (slots, prints + np.uint64(5))).any()
+    # Alone, as a call with its neighbours reads the page before in any case.
+    assert all(found(keys, (slots[row : row + 1], prints[row : row + 1])).all() for row in range(0, 40_000, 3))
 
 
 def test_repeated_keys_are_kept_once(small):
