@@ -1418,7 +1418,6 @@ class History:
             counts = dict.fromkeys(("queued", "leased", "waiting", "parked", "done", "gone"), 0)
             for url in model.urls.values():
                 counts[url.state] += url.queue is mine
-            counts["leased"] = sum(held.url.queue is mine for held in model.leases.values())
             assert counts == {state: getattr(queue, state) for state in counts}, queue
             assert (mine.paused or crawl.paused, mine.delay, mine.limit) == (
                 queue.paused,

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 from model.world import START, World, recount
 from outrider import Link
 from outrider.errors import SettingsError, StoreFullError
+from outrider.frontier.schedule.host_schedule import HostSchedule
 from outrider.frontier.verbs import deciding
 from outrider.journey import Outcome, OutcomeBatch, State, Verdict, Waits
 from outrider.limits import MICROSECONDS
@@ -202,6 +205,20 @@ def test_a_new_queue_delays_its_host_only_for_requests_that_stay_open(open_ones,
     links = [Link("http://a.com/1", key="k")]
     world.report(Outcome(leases[0].token, Verdict.RETRY, seconds=0.0, error="timeout", ended_at=ended, links=links))
     assert rests == pytest.approx(world.frontier.host("a.com").rest_until / MICROSECONDS - world.clock() / MICROSECONDS)
+
+
+def test_a_limit_concerns_only_hosts_with_open_requests(monkeypatch):
+    """The kernels handle the other hosts: Python would need 100 µs for each."""
+    world = World(delay=0)
+    world.frontier.set_limit(2)
+    one_by_one: list[int] = []
+    touch = HostSchedule._touch_one
+    monkeypatch.setattr(HostSchedule, "_touch_one", lambda *how: (one_by_one.append(how[1]), touch(*how)))
+    world.discover(*[f"http://h{host}.com/{page}" for host in range(20) for page in range(3)])
+    assert not one_by_one
+    assert [1] * 20 == list(Counter(lease.host for lease in world.lease(20)).values())
+    assert len(set(one_by_one)) == 20, "a second request of each host may begin"
+    assert [20, 0] == [len(world.lease(20)) for _ in range(2)]
 
 
 @ENDS

@@ -27,7 +27,7 @@ from outrider.frontier.schedule.group_turns import GroupTurns
 from outrider.frontier.state.authorities import Authority, JudgeAgain, RobotsState
 from outrider.frontier.state.crawls import CrawlState
 from outrider.frontier.state.errand import CallersErrand, Errand
-from outrider.frontier.state.hosts import ASKED, GATED, GROUPED, MANY, NONE, RULED, QueueRules, Rows
+from outrider.frontier.state.hosts import ASKED, GATED, GROUPED, LIMITED, MANY, NONE, RULED, QueueRules, Rows
 from outrider.frontier.state.tables import Tables
 from outrider.frontier.stores.tailed_backlog import DUE_BIAS
 from outrider.limits import LINE_LOOKED_AT_MAX, WAKES_PER_CALL_MAX
@@ -80,24 +80,29 @@ class HostSchedule:
         backlog = self._tables.urls.backlog.kernel
         led = self._tables.urls.backlog.led_by_tail(self._tables.hosts.first_queue[rows])
         if led is not None:
-            for row in rows[led].tolist():
-                self._touch_one(row, now)
-            rows = rows[~led]
+            rows = self._without(rows[led], rows, now)
+        if self._tables.queues.rules and len(some := self._partly_open(rows)):
+            rows = self._without(some, rows, now)
         if self.shared.used:
             self._look_shared(rows, now, backlog)
             return
         cells, crawls = self._tables.hosts.cells, self._tables.queues.crawl
         odd = kernels.settle_turns(rows, now, NOT_ALONE, cells, crawls, backlog, self.ready, self.timetable)
         if odd:
-            rows = self._without(odd, rows, now)
+            rows = self._without(np.frombuffer(odd, np.uint32), rows, now)
             kernels.settle_turns(rows, now, NOT_ALONE, cells, crawls, backlog, self.ready, self.timetable)
 
-    def _without(self, odd: bytes, rows: Rows, now: Instant) -> Rows:
-        """Handles one by one the hosts that a kernel left out. Returns the rest."""
-        some = np.frombuffer(odd, np.uint32)
+    def _without(self, some: Rows, rows: Rows, now: Instant) -> Rows:
+        """Handles some of these hosts one by one. Returns the rest."""
         for row in some.tolist():
             self._touch_one(row, now)
         return rows[~np.isin(rows, some)]
+
+    def _partly_open(self, rows: Rows) -> Rows:
+        """Which of these hosts have open requests and a limit, which may allow more; in order, each once."""
+        columns = self._tables.hosts
+        found = (columns.flags[rows] & np.uint16(LIMITED)) != 0
+        return np.unique(rows[found & (columns.in_flight[rows] > 0)])
 
     def _look_shared(self, rows: Rows, now: Instant, backlog: kernels.Backlog) -> None:
         cells, crawls, shared = self._tables.hosts.cells, self._tables.queues.crawl, self.shared
@@ -105,7 +110,7 @@ class HostSchedule:
         told = (cells, crawls, located, backlog, shared.kernel, self.ready, self.timetable)
         odd, gone, seek = kernels.settle_shared_turns(rows, now, NOT_ALONE, *told)
         if odd:
-            rows = self._without(odd, rows, now)
+            rows = self._without(np.frombuffer(odd, np.uint32), rows, now)
             _, gone, seek = kernels.settle_shared_turns(rows, now, NOT_ALONE, *told)
         self._give_way(np.frombuffer(gone, np.uint32))
         if shared.seeking:
@@ -235,7 +240,7 @@ class HostSchedule:
         """Adds queues to the rings: of crawls with an exact order at the places of their best cards."""
         crawls, orders = self._tables.queues.crawl[rows], self._tables.crawls.orders
         if orders:
-            ordered = np.isin(crawls, list(orders))
+            ordered = np.array([crawl in orders for crawl in crawls.tolist()], np.bool_)  # few rows: one host's queues
             keys = [self._tables.urls.backlog.best_key(queue) for queue in rows[ordered].tolist()]
             dues, numbers = np.array([due - DUE_BIAS for _, due, _ in keys], np.int64), [order for *_, order in keys]
             self.ready.offer_in_order(rows[ordered], crawls[ordered], dues, np.array(numbers, np.uint64))

@@ -28,6 +28,7 @@ from outrider.frontier.format.card_columns import Cards
 from outrider.frontier.format.facts import TextColumn
 from outrider.frontier.state.hosts import (
     DELAYED,
+    LIMITED,
     MANY,
     NONE,
     RARE_CELLS,
@@ -386,7 +387,7 @@ class ColdHosts:
         self._count(crawls, cells, 1, tables.crawls.gone)
         self._note_clocks(cells, hosts.rest_until[rows])
         more: list[int] = []
-        odd = (hosts.flags[rows] & np.uint16(MANY | ROBOTS | RULED | SLOWED)) != 0
+        odd = (hosts.flags[rows] & np.uint16(MANY | ROBOTS | RULED | SLOWED | LIMITED)) != 0
         odd |= crawls >= _CRAWLS_MAX
         for name in RARE_CELLS:
             odd |= getattr(hosts, name)[rows] != 0

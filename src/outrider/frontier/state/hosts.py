@@ -33,14 +33,15 @@ Column = npt.NDArray[Any]
 
 # Flags of hosts whose turn depends on more than one clock and one queue.
 MANY = 1  # several queues, or one that shares a key with other hosts
-RULED = 2  # an operator paused, blocked or limited one of its queues or their crawl
+RULED = 2  # an operator paused or blocked one of its queues or their crawl
 ROBOTS = 4  # it has an authority with rules, with refusals, or with a future errand
 GROUPED = 8  # it belongs to a named group, or to the group of a domain or an address
 VOIDED = 16  # one of its queues was deleted: known URLs there may be void
 GATED = 32  # the robots rules of one of its authorities are not known: no page of it is leased
 ASKED = 64  # an errand is lined up at it
-SLOWED = 256  # an operator set the delay of one of its queues: its turn depends on its clock alone
 DELAYED = 128  # its robots rules may have a Crawl-delay: they have not been looked at since they changed, or have one
+SLOWED = 256  # an operator set the delay of one of its queues: its turn depends on its clock alone
+LIMITED = 512  # an operator set how many requests to one of its queues may be open: this decides while one is open
 
 CELLS = {column.name: DTYPES[column.type] for column in KINDS[Fact.HOST_CELLS].columns[2:]}
 """The durable cells of a host by name, as their fact declares them. Every other list of them is read off this one."""
@@ -372,8 +373,8 @@ class QueueRules:
         return self.paused or bool(self.blocked_until) or self.delay is not None or bool(self.limit)
 
     def decide_turns(self) -> bool:
-        """Whether the turns of a host depend on more than its clock, whose gap is the delay."""
-        return self.paused or bool(self.blocked_until) or bool(self.limit)
+        """Whether the turns of a host without open requests depend on more than its clock, whose gap is the delay."""
+        return self.paused or bool(self.blocked_until)
 
     def and_also(self, other: QueueRules | None) -> QueueRules:
         """The rules that satisfy both: either pause, the later instant, the longer delay, the smaller limit."""

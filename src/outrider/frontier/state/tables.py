@@ -36,6 +36,7 @@ from outrider.frontier.state.errand import Errands
 from outrider.frontier.state.host_addresses import HostAddresses
 from outrider.frontier.state.hosts import (
     CELLS,
+    LIMITED,
     MANY,
     NONE,
     RARE_CELLS,
@@ -514,16 +515,18 @@ class Tables:
         return found
 
     def flag(self, queues: Rows) -> None:
-        """Marks the hosts of these queues as RULED and SLOWED while one of their queues or crawls has rules, and clears
-        the marks else."""
+        """Marks the hosts of these queues as RULED, SLOWED and LIMITED while one of their queues or crawls has such
+        rules, and clears the marks else."""
         for host in np.unique(self.queues.host[queues]).tolist():
-            flags = int(self.hosts.flags[host]) & ~(RULED | SLOWED)
+            flags = int(self.hosts.flags[host]) & ~(RULED | SLOWED | LIMITED)
             for queue in self.queues_of(host):
                 rules = self.queues.rules.get(queue)
                 if self.crawls.states[int(self.queues.crawl[queue])] or (rules is not None and rules.decide_turns()):
                     flags |= RULED
                 if rules is not None and rules.delay is not None:
                     flags |= SLOWED
+                if rules is not None and rules.limit:
+                    flags |= LIMITED
             self.hosts.flags[host] = flags
 
     def _void(self, slot: int, queue: int, order: int) -> None:

@@ -23,7 +23,7 @@ from outrider.frontier.policy.politeness import GapReason
 from outrider.frontier.schedule.host_schedule import EMPTY, NOT_ALONE
 from outrider.frontier.state.authorities import Authority
 from outrider.frontier.state.errand import CallersErrand, Errand
-from outrider.frontier.state.hosts import ASKED, GATED, GROUPED, NONE, ROBOTS, Rows
+from outrider.frontier.state.hosts import ASKED, GATED, GROUPED, LIMITED, NONE, ROBOTS, Rows
 from outrider.frontier.state.robots_answers import RobotsStanding, RobotsVerdict, costs_of, judged
 from outrider.frontier.state.spanning_keys import KeyGroup
 from outrider.frontier.state.url_table import PARKED, QUEUED, Reason
@@ -216,7 +216,7 @@ class LeaseDraw:
         flags, busy = columns.flags[places], columns.in_flight[places]
         odd = _NO_PLACES
         if np.count_nonzero(flags):
-            odd = np.flatnonzero((flags & np.uint16(NOT_ALONE)) != 0)
+            odd = np.flatnonzero((flags & np.uint16(NOT_ALONE | LIMITED)) != 0)
         if np.count_nonzero(busy):
             free = busy == 0
             free[odd] = True
