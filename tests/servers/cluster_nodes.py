@@ -24,10 +24,10 @@ BEGUN = 150  # requests, after which something happens
 class Nodes:
     """The nodes of one cluster, each a process in a directory of its own; all are ended by their pids."""
 
-    def __init__(self, folder, kafka, served, *, objects="", options=(), **surroundings):
-        """objects: the address of object storage; default: a folder. options: of every node. surroundings: variables of
-        their environment."""
-        self.folder, self.served, self.running, self.options = folder, served, {}, options
+    def __init__(self, folder, kafka, served, *, objects="", delay=DELAY, options=(), **surroundings):
+        """objects: the address of object storage; default: a folder. delay, options: of every node. surroundings:
+        variables of their environment."""
+        self.folder, self.served, self.running, self.delay, self.options = folder, served, {}, delay, options
         self.environment = environment(**surroundings)
         self.name = folder.name[:40].lower().replace("_", "-")
         self.objects = objects or f"file:{folder / 'objects'}"
@@ -49,7 +49,7 @@ class Nodes:
         """Starts a node. seeds: also other words of its command. surroundings: more variables of its environment."""
         words = command(
             "crawl", *seeds, "--cluster", file or self.file, "-o", self.folder / name,
-            "--hosts", self.served.hosts_file, "--delay", str(DELAY), "--delay-factor", "0", "--no-sitemaps",
+            "--hosts", self.served.hosts_file, "--delay", str(self.delay), "--delay-factor", "0", "--no-sitemaps",
             *self.options,
         )  # fmt: skip
         with (self.folder / f"{name}.err").open("ab") as log:
@@ -122,7 +122,7 @@ class Nodes:
         assert self.served.web.must_fetch() <= set(fetched)
         assert {1} == set(fetched.values())
         assert len(pages) == len({line["token"] for line in pages})
-        assert [] == judge(self.served.log_file, delay=DELAY).breaches
+        assert [] == judge(self.served.log_file, delay=self.delay).breaches
         self._verify()
         return self.repeated()
 
@@ -144,7 +144,7 @@ class Nodes:
         fetched = Counter(line["url"] for line in found)
         assert self.served.web.must_fetch() <= set(fetched)
         assert {1} == set(fetched.values())
-        assert [] == judge(self.served.log_file, delay=DELAY).breaches
+        assert [] == judge(self.served.log_file, delay=self.delay).breaches
         self._verify()
         return found
 
