@@ -98,11 +98,8 @@ def key_directory(keys: Sequence[SigningKey], authority: str, *, created: int, e
 
 
 def address_ranges(ranges: Sequence[str], at: Instant, services: Sequence[str] = ()) -> dict[str, Any]:
-    """Returns the address ranges of a crawler as JSON values (JAFAR). services: what runs there. Raises SettingsError
-    without a range, for a range that is wrong, and for one that nobody else can see."""
-    if not ranges:
-        # An empty file says that no address is the crawler's, so sites would refuse each request.
-        raise SettingsError("no range is named: set `ranges` in identity.toml, or name ranges after DIR")
+    """Returns the address ranges of a crawler as JSON values (JAFAR; the list may be empty). services: what runs there.
+    Raises SettingsError for a range that is wrong, and for one that nobody else can see."""
     if not all(service.strip() and service.isprintable() for service in services):
         raise SettingsError("a service is empty, or no text: use a word such as search")
     if len(ranges) > IDENTITY_RANGES_MAX:

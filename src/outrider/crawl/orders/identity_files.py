@@ -94,7 +94,11 @@ def write_page(path: str) -> MadeFiles:
 def write_ranges(path: str, ranges: Sequence[str], services: Sequence[str], at: Instant) -> MadeFiles:
     """Writes the address ranges; those of the description if none are given. Raises as `write_page`."""
     folder = IdentityFolder(path)
-    found = address_ranges(ranges or folder.ranges, at, services)
+    wanted = ranges or folder.ranges
+    if not wanted:
+        # An empty list says that no address is the crawler's, so sites would refuse each request.
+        raise SettingsError("no range is named: set `ranges` in identity.toml, or name ranges after DIR")
+    found = address_ranges(wanted, at, services)
     return MadeFiles(_publish(path, {RANGES_NAME: _json(found)}))
 
 
