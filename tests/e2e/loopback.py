@@ -86,3 +86,17 @@ def site(answer: Callable[[str, str], Answer], host: str = "127.0.0.1") -> Itera
         finally:
             server.shutdown()
             thread.join()
+
+
+@contextmanager
+def listening(handler: type[http.server.BaseHTTPRequestHandler]) -> Iterator[str]:
+    """Answers requests with a handler until the block ends. Yields the address, with a slash at its end."""
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}/"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()

@@ -9,10 +9,9 @@ import json
 import re
 import shlex
 import subprocess
-import threading
 import time
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from ipaddress import ip_network
 from itertools import pairwise
 from pathlib import Path
@@ -21,6 +20,7 @@ from typing import NamedTuple
 import pytest
 
 from e2e.crawling import ROOT, command, environment, wait_for
+from e2e.loopback import listening
 
 HOW_TO = (ROOT / "docs/howto/identity.md").read_text("utf-8")
 RANGE = "66.249.64.0/20"
@@ -74,13 +74,8 @@ class Site(BaseHTTPRequestHandler):
 @pytest.fixture(scope="module")
 def site() -> Iterator[tuple[str, list[Asked]]]:
     asked: list[Asked] = []
-    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Planted", (Site,), {"asked": asked}))
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_address[1]}/", asked
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with listening(type("Planted", (Site,), {"asked": asked})) as address:
+        yield address, asked
 
 
 def commands(heading: str) -> list[list[str]]:
@@ -90,7 +85,7 @@ def commands(heading: str) -> list[list[str]]:
 
 
 class Followed(NamedTuple):
-    """What the steps made: files, and the requests of the crawl."""
+    """The files that the steps made, and the requests of the crawl."""
 
     files: Path
     asked: list[Asked]

@@ -5,9 +5,8 @@ from __future__ import annotations
 import gzip
 import json
 import subprocess
-import threading
 from collections.abc import Iterable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from urllib.request import urlopen
 
@@ -16,6 +15,7 @@ import pytest
 from warcio.archiveiterator import ArchiveIterator
 
 from e2e.crawling import ROOT, command, environment, outrider
+from e2e.loopback import listening
 
 ROBOTS = b"User-agent: *\nContent-Usage: /closed/ train-ai=n\nContent-Signal: search=yes\n"
 NOAI = b"<meta name=robots content=noai><title>SECRET</title>SECRET"
@@ -50,13 +50,8 @@ class Planted(BaseHTTPRequestHandler):
 @pytest.fixture
 def site() -> Iterator[tuple[str, list[str]]]:
     paths: list[str] = []
-    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Site", (Planted,), {"paths": paths}))
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_address[1]}/", paths
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with listening(type("Site", (Planted,), {"paths": paths})) as address:
+        yield address, paths
 
 
 def crawled(start: str, output: Path, *more: str) -> dict[str, dict]:

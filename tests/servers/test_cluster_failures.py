@@ -32,7 +32,7 @@ pytestmark = [
 BUCKET = "cluster-bucket"
 BEYOND_TENURE = 20  # seconds: session of the group, tenure and some more
 MARGIN = 10  # seconds, for a machine with other work
-LONG_DELAY = 2.0  # most hosts have no open request at any instant
+LONG_DELAY = 2.0  # seconds: so a node that is killed has hosts without an open request
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ FAST = {"delay_seconds": 0.0, "requests_per_host": IN_FLIGHT}
 
 @pytest.fixture
 def start(python, tmp_path):
-    """Starts a crawler; its output is in a file, because nobody reads while it runs."""
+    """Starts a crawler. It writes to a file, because a pipe that the test does not read would stop it."""
     running = []
 
     def started(root, place, **settings):

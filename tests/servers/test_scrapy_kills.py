@@ -36,7 +36,7 @@ QUEUES = {
 
 @pytest.fixture
 def start(python, tmp_path):
-    """Starts a spider; its log is in a file, because nobody reads while it runs."""
+    """Starts a spider. It logs to a file, because a pipe that the test does not read would stop it."""
     running = []
 
     def started(root, **settings):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import sys
@@ -19,7 +18,7 @@ from bench.urls import sample
 
 from outrider import Frontier, kernels
 
-HAS_GRPC = kernels.in_use() == "native" and importlib.util.find_spec("grpc") is not None
+HAS_GRPC = kernels.in_use() == "native"
 
 
 def test_a_ratio_is_our_cost_divided_by_the_other_cost():
@@ -141,7 +140,7 @@ def test_the_embedded_and_the_served_frontier_lease_and_report_each_batch(tmp_pa
         assert all(one["wall"] > 0 and one["next"][0] <= one["next"][1] for one in found.values())
 
 
-@pytest.mark.skipif(not HAS_GRPC, reason="--grpc needs the native build, and its client grpcio")
+@pytest.mark.skipif(not HAS_GRPC, reason="only the native build serves gRPC; make test runs this test there")
 def test_the_calls_of_urlfrontier_are_measured(tmp_path):
     found = service_grpc.measured(tmp_path / "crawl", 200, puts=100, calls=2, hand_outs=2)
     assert {name for _, name, _, _ in service_grpc.ROWS} == found.keys()

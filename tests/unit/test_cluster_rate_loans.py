@@ -24,7 +24,7 @@ LEAST = PARTITIONS / 60  # one fetch a minute for each partition: a node that be
 
 
 class Notes:
-    """The places that the store of a partition keeps, whoever owns it."""
+    """The places that the store of a partition keeps. Each owner of the partition reads them."""
 
     def __init__(self):
         self.kept = {}

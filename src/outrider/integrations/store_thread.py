@@ -107,6 +107,7 @@ class StoreThread:
         self._noted = 0  # events of the last turn
         self._full_at = 0.0
         self._closing = False
+        self._ends = threading.Event()
         self._thread = threading.Thread(target=self._run, name="outrider-store", daemon=True)
 
     # -- called by the program ----------------------------------------------------------------------------------------
@@ -163,6 +164,7 @@ class StoreThread:
         time."""
         with self._changed:
             self._closing = True
+            self._ends.set()
             self._changed.notify()
         if self._thread.ident is not None:
             self._thread.join(seconds_max)
@@ -189,7 +191,7 @@ class StoreThread:
                 # Events of some milliseconds share a turn, because a turn costs the same for one page as for ten. If
                 # they are few, they do not wait: a host rests from the turn on that notes the end of its request.
                 spacing = INTEGRATION_TURN_SECONDS_MIN * min(1.0, self._noted / INTEGRATION_TURN_EVENTS)
-                time.sleep(max(0.0, min(pause, began + spacing - time.monotonic())))
+                self._ends.wait(max(0.0, min(pause, began + spacing - time.monotonic())))
             tokens = [lease.token for *_, lease in self.ready]
             if tokens:
                 self.frontier.release(tokens)

@@ -533,8 +533,8 @@ class ColdHosts:
                 if not gone[queue.crawl]:
                     self._add(queue.crawl, _counts_of([getattr(queue, name) for name in _STATES]))
 
-    def miscounted(self, gone: npt.NDArray[np.bool_]) -> list[int]:
-        """The crawls, by their rows, whose counts differ from those of the records."""
+    def crawls_with_wrong_counts(self, gone: npt.NDArray[np.bool_]) -> list[int]:
+        """Returns the rows of crawls whose counts differ from those of the records."""
         again = ColdHosts()
         for told in self.scan():
             again._count_records(told, gone)

@@ -148,7 +148,7 @@ class _Recount:
                     f"crawl {name}: {told.tolist()} URLs and {counted} queues are counted, there are {there.tolist()} "
                     f"and {found}"
                 )
-        for crawl in tables.cold.miscounted(tables.crawls.gone):
+        for crawl in tables.cold.crawls_with_wrong_counts(tables.crawls.gone):
             yield f"crawl {tables.crawls.name_of(crawl)}: its queues at cold hosts are not those that are counted"
 
     def wrong_cold(self) -> Iterator[str]:
