@@ -83,6 +83,23 @@ def skip_unfetched(what: str, told: str) -> None:
         pytest.skip(f"{what}: Maven cannot reach its repository")
 
 
+def java_program(source: Path, folder: Path, what: str, *protos: Path) -> list[str]:
+    """Builds a program in Java into `folder`, with stubs of these protos. Returns the words that start it, without the
+    name of its class. Skips the test where Java or Maven is missing, or if Maven cannot get the libraries (`what`), and
+    names them in the last line. Other faults of Maven are failures."""
+    java, maven = program("java"), program("mvn")
+    shutil.copytree(source, folder)
+    for proto in protos:
+        (folder / "src/main/proto").mkdir(parents=True, exist_ok=True)
+        shutil.copy(proto, folder / "src/main/proto")
+    command = [maven, "-q", "-B", "compile", "dependency:copy-dependencies", "-DoutputDirectory=lib"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=280, check=False)
+    if done.returncode:
+        skip_unfetched(what, done.stdout)
+    assert 0 == done.returncode, done.stdout[-3000:]
+    return [java, "-cp", f"{folder}/lib/*:{folder}/target/classes"]
+
+
 def free_port() -> int:
     """A port of loopback that nothing listens at now."""
     with socket.socket() as one:

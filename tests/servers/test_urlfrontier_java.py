@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from pathlib import Path
 
 from grpc_client import serving
-from servers.programs import program, skip_unfetched
+from servers.programs import java_program
 
 CLIENT = Path(__file__).parent / "urlfrontier_client"
 HOSTS, PAGES = 20, 50
 
 
 def test_the_published_java_client_crawls_each_page_once(tmp_path):
-    java, maven = program("java"), program("mvn")
-    built = tmp_path / "client"
-    shutil.copytree(CLIENT, built)
-    command = [maven, "-q", "-B", "compile", "dependency:copy-dependencies", "-DoutputDirectory=lib"]
-    done = subprocess.run(command, cwd=built, capture_output=True, text=True, timeout=280, check=False)
-    if done.returncode:
-        skip_unfetched("urlfrontier-API", done.stdout)
-    assert 0 == done.returncode, done.stdout[-3000:]
+    java = java_program(CLIENT, tmp_path / "client", "urlfrontier-API")
     with serving() as address:
-        crawl = [java, "-cp", f"{built}/lib/*:{built}/target/classes", "Crawl", address, str(HOSTS), str(PAGES)]
+        crawl = [*java, "Crawl", address, str(HOSTS), str(PAGES)]
         told = subprocess.run(crawl, capture_output=True, text=True, timeout=200, check=True).stdout.split()
     found = dict(word.split("=") for word in told[:8])
     assert found == {
