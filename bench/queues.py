@@ -25,7 +25,7 @@ CRAWLEE_HOSTS = 100
 LATE = (40, 26)
 """The hosts and the pages of each host of the crawl with a delay."""
 POP_HOSTS = (100, 1_000, 10_000, 100_000)
-CRAWLS = {100: 30, 10_000: 1}
+CRAWLS = {100: 30, 10_000: 1, 100_000: 1}
 """The numbers of hosts of the crawls, and the pages of each host."""
 CRAWL_SECONDS = float(os.environ.get("BENCH_QUEUE_SECONDS", "240"))
 """A crawl ends after this time, and its rate is that of the pages until then."""
@@ -75,11 +75,14 @@ def _pops(queues: list[str], notes: tuple[str, ...]) -> Table:
 def _crawls(queues: list[str], notes: tuple[str, ...]) -> list[Table]:
     rates, longest = [], []
     limit = ("--seconds", str(CRAWL_SECONDS))
+    left = len(CRAWLS) * ROUNDS * len(queues)
     for hosts, pages in CRAWLS.items():
         found: dict[str, list[Found]] = {queue: [] for queue in queues}
         with serving(hosts, pages) as web:
             for _ in range(ROUNDS):
                 for queue in queues:
+                    _say(f"{left} crawls left, at most {left * CRAWL_SECONDS_MAX / 60:,.0f} minutes")
+                    left -= 1
                     with contextlib.suppress(ChildFailedError):
                         one = _child("crawl", queue, "--port", str(web.port), "--indexes", str(web.indexes), *limit)
                         found[queue].append(one)

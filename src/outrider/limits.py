@@ -186,6 +186,7 @@ COLD_STEP_ROWS = 1_000  # hosts that are looked at between two calls, and sent t
 COLD_BLOCK_ROWS = 512  # hosts that are unpacked to recall one: less than for URLs, since a call may recall many
 COLD_SAMPLE_ROWS = 16_384  # hosts whose last use is compared to find the oldest ones: a millisecond or two
 NAMES_FREED_BYTES_MIN = 1 << 20  # below this, removed names of hosts are not worth copying the others
+QUEUE_RULES_SHARED_MAX = 1_024  # different rules of queues that share an object: most rules are those of a crawl
 PRIORITY_WHOLE_MAX = 1 << 53  # a card has a float, which has all whole numbers up to there
 CLASSES = 16  # priority classes of the front tier
 RECENT_BITS_STEPS = (14, 17, 21)  # places for URLs met lately, as powers of two: in the end two million, 16 MB

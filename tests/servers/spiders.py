@@ -5,6 +5,7 @@ python spiders.py NAME ROOT SETTINGS     ROOT: the address of the site; SETTINGS
 
 from __future__ import annotations
 
+import gc
 import json
 import sys
 import time
@@ -58,6 +59,17 @@ class Lambda(Spider):
         for link in response.css("a::attr(href)").getall():
             yield response.follow(link, callback=lambda one: [{"url": one.url}])
             yield response.follow(link + "?meta", callback=self.parse, meta={"made": print})
+
+
+@spider
+class Collected(Spider):
+    """Counts the objects that the garbage collector skips."""
+
+    name = "collected"
+
+    def parse(self, response):
+        self.crawler.stats.max_value("skipped", gc.get_freeze_count())
+        yield from super().parse(response)
 
 
 @spider
@@ -255,8 +267,10 @@ if __name__ == "__main__":
     scheduler.INTEGRATION_PATIENCE_SECONDS = settings.pop("patience", 60.0)
     SCRAPY.get(settings.pop("scrapy", ""), lambda: None)()
     settings |= OURS.get(settings.pop("ours", ""), {})
+    gc.freeze() if settings.pop("freeze", False) else None
     process = AsyncCrawlerProcess(settings)
     crawler = process.create_crawler(SPIDERS[name])
     process.crawl(crawler)
     process.start()
-    print(json.dumps(crawler.stats.get_stats(), default=str))
+    stats = crawler.stats.get_stats() | {"skipped_at_end": gc.get_freeze_count()}
+    print(json.dumps(stats, default=str))

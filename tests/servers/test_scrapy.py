@@ -22,6 +22,7 @@ SPIDERS = Path(__file__).with_name("spiders.py")
 SLOW_SECONDS_MAX = 20.0
 LATE_SECONDS_MAX = 0.06  # from due to sent
 RATE_MIN = 0.95  # share of the possible rate, on a busy machine; a quiet one has 97 % and more
+MODULE_OBJECTS_MIN = 50_000  # Scrapy, Twisted and numpy have about 100,000
 IN_FLIGHT = 32  # CONCURRENT_REQUESTS that are sent, and as many that are processed and not stored yet
 
 
@@ -294,6 +295,16 @@ def test_the_statistics_have_the_usual_names(run):
         "finish_reason": "finished",
     }
     assert wanted == {name: stats[name] for name in wanted}
+
+
+def test_the_garbage_collector_skips_the_modules_while_a_spider_runs(run, tmp_path):
+    """A collection of them would stop the event loop. A program that has its own choice keeps it."""
+    with site(tree(5)) as web:
+        usual, _ = run("collected", web.root)
+        other, _ = run("collected", web.root, freeze=True, JOBDIR=str(tmp_path / "other"))
+    assert usual["skipped"] > MODULE_OBJECTS_MIN
+    assert 0 == usual["skipped_at_end"]
+    assert 0 < other["skipped"] == other["skipped_at_end"]
 
 
 def test_a_spider_runs_without_a_reactor(run):

@@ -222,6 +222,18 @@ def test_a_limit_concerns_only_hosts_with_open_requests(monkeypatch):
 
 
 @ENDS
+def test_hosts_with_the_limit_of_their_crawl_share_an_object(how):
+    """Otherwise Python's garbage collector would visit an object for each host."""
+    world = World(delay=0)
+    world.frontier.set_limit(2)
+    world.discover(*[f"http://h{host}.com/" for host in range(20)])
+    ended(world, how)
+    world.discover(*[f"http://i{host}.com/" for host in range(20)])
+    rules = world.inspect().tables.queues.rules
+    assert (40, 1) == (len(rules), len({id(one) for one in rules.values()}))
+
+
+@ENDS
 def test_a_limit_of_a_crawl_applies_to_hosts_found_later(how):
     world = World(delay=0)
     world.frontier.set_limit(2)

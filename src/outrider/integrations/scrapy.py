@@ -38,7 +38,7 @@ from outrider import kernels
 from outrider.clock import Instant, elapsed, seconds, wall
 from outrider.errors import OutriderError, SettingsError, UnreachableError
 from outrider.fetch.failures import retry_after_seconds
-from outrider.integrations.scrapy_engine import Engine, check_version, fingerprinter_of, is_running
+from outrider.integrations.scrapy_engine import Engine, LongLived, check_version, fingerprinter_of, is_running
 from outrider.integrations.store_thread import AnyFrontier, Ended, Noted, StoreThread, left_in, opened
 from outrider.integrations.stored_requests import (
     FILTERED,
@@ -66,6 +66,7 @@ _filter_logger = logging.getLogger("scrapy.dupefilters")  # users filter its lin
 SCHEDULER: Final = "outrider.integrations.scrapy.Scheduler"
 DUPEFILTER: Final = "outrider.integrations.scrapy.DupeFilter"
 _REFUSED: Final = frozenset({429, 503})
+_long_lived: Final = LongLived()
 
 
 class DupeFilter(BaseDupeFilter):  # type: ignore[misc]  # Scrapy is an extra, so its types are not known here
@@ -276,6 +277,7 @@ class Scheduler(BaseScheduler):  # type: ignore[misc]  # as above
             ):
                 self.crawler.signals.connect(handler, signal=signal)
             self._store.start()
+            _long_lived.opened(self)
         return self.df.open()
 
     def _opened(self, name: str) -> AnyFrontier:
@@ -313,6 +315,7 @@ class Scheduler(BaseScheduler):  # type: ignore[misc]  # as above
     def close(self, reason: str) -> Any:
         """Stores what is left, and closes the store."""
         store, self._store = self._store, None
+        _long_lived.closed(self)
         if store is not None:
             if self._unstorable:
                 logger.warning(

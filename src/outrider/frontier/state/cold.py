@@ -41,6 +41,7 @@ from outrider.frontier.state.hosts import (
     hosts_of_queues,
     mixed,
     queue_hashes,
+    shared_rules,
 )
 from outrider.frontier.stores.ledger import Ledger, LedgerStatistics
 from outrider.kernels.card_layout import HEAD
@@ -657,7 +658,7 @@ def _queue(cells: Sequence[Any]) -> ColdQueue:
 
 
 def _rules(cells: Sequence[Any] | None) -> QueueRules | None:
-    return QueueRules(*cells) if cells is not None else None
+    return shared_rules(*cells) if cells is not None else None
 
 
 def _authority_cells(one: Authority, host: str, body: bytes) -> tuple[object, ...]:

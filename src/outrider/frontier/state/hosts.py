@@ -10,6 +10,7 @@ from __future__ import annotations
 from array import array
 from collections import defaultdict
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from outrider.frontier.format.facts import DTYPES, KINDS, Fact, HostCells, TextC
 from outrider.frontier.state.rested import RestedLeases
 from outrider.kernels import columns
 from outrider.kernels.host_cells import HOST
-from outrider.limits import COLUMN_ROWS_STEPS, NAMES_FREED_BYTES_MIN
+from outrider.limits import COLUMN_ROWS_STEPS, NAMES_FREED_BYTES_MIN, QUEUE_RULES_SHARED_MAX
 
 NONE = columns.NONE
 """No row."""
@@ -358,7 +359,7 @@ def _dotted(names: TextColumn) -> npt.NDArray[np.intp]:
     return found
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class QueueRules:
     """An operator's rules for a queue. delay: seconds in place of the floor of the settings, None for the
     floor; limit: requests at once, 0 for the usual one."""
@@ -388,6 +389,13 @@ class QueueRules:
             max(delays, default=None),
             min(limits, default=0),
         )
+
+
+@lru_cache(QUEUE_RULES_SHARED_MAX)
+def shared_rules(paused: bool, blocked_until: Instant, delay: float | None, limit: int) -> QueueRules:
+    """Returns rules. Queues with equal rules share one object: a limit of a crawl is a rule of each of its queues, and
+    the garbage collector of Python visits each object."""
+    return QueueRules(paused, blocked_until, delay, limit)
 
 
 _QUEUES, _WITH_OPEN = range(2)

@@ -48,6 +48,7 @@ from outrider.frontier.state.hosts import (
     Queues,
     Rows,
     hosts_of_queues,
+    shared_rules,
     words_of_crawls,
     words_of_keys,
     words_of_pairs,
@@ -475,7 +476,7 @@ class Tables:
             rows[of_queues] = self.rows_of_queues(queues[of_queues])
         columns = (rows, queues, paused, blocked, delays, limits)
         for row, number, pause, until, delay, limit in zip(*(column.tolist() for column in columns), strict=True):
-            rules = QueueRules(bool(pause), until, None if delay < 0 else delay, limit)
+            rules = shared_rules(bool(pause), until, None if delay < 0 else delay, limit)
             if row == NONE:  # rules of a crawl, or of a key in all crawls: they hold for later queues, too
                 _keep(self.words, number, rules)
             else:
