@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import compress, repeat
 
 import numpy as np
 import numpy.typing as npt
@@ -35,21 +37,40 @@ class RestedLeases:
                 self._of[queue] += 1
         return new
 
-    def drop(self, token: int, host: int, queue: int | None = None) -> bool:
-        """Forgets a lease that ends. Returns whether its request was over before. queue: as in `add`."""
+    def add_new(
+        self, tokens: Sequence[int], hosts: Sequence[int], ended: Sequence[Instant], queues: Sequence[int]
+    ) -> None:
+        """Notes the ends of many requests for pages. The tokens differ, and no request was over before."""
+        self.ends.update(zip(tokens, ended, strict=True))
+        self._at.update(hosts)
+        self._of.update(queues)
+
+    def drop_many(self, tokens: Sequence[int], hosts: Sequence[int], queues: Sequence[int]) -> npt.NDArray[np.bool_]:
+        """Forgets leases of pages that end. Returns whether the request of each was over before."""
+        if self.lacks(tokens):
+            return np.zeros(len(tokens), np.bool_)
+        over = [self.ends.pop(token, None) is not None for token in tokens]
+        _subtract(self._at, compress(hosts, over))
+        _subtract(self._of, compress(queues, over))
+        return np.array(over, np.bool_)
+
+    def lacks(self, tokens: Sequence[int]) -> bool:
+        """Whether no request of these leases is over."""
+        return self.ends.keys().isdisjoint(tokens)
+
+    def drop(self, token: int, host: int) -> bool:
+        """Forgets an errand that ends. Returns whether its request was over before."""
         if self.ends.pop(token, None) is None:
             return False
-        _subtract(self._at, host)
-        if queue is not None:
-            _subtract(self._of, queue)
+        _subtract(self._at, (host,))
         return True
 
     def ends_of(self, tokens: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64] | None:
         """Returns the end of each request, NOT_OVER for the others; None if no request is over."""
-        if not self.ends:
+        given = tokens.tolist()
+        if self.lacks(given):
             return None
-        found = np.array([self.ends.get(token, NOT_OVER) for token in tokens.tolist()], np.int64)
-        return found if np.count_nonzero(found != NOT_OVER) else None
+        return np.array(list(map(self.ends.get, given, repeat(NOT_OVER))), np.int64)
 
     def at(self, host: int) -> int:
         """How many such leases a host has."""
@@ -57,13 +78,13 @@ class RestedLeases:
 
     def of_queues(self, queues: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
         """How many such leases each of these queues has."""
-        return np.array([self._of.get(queue, 0) for queue in queues.tolist()], np.int64)
+        return _counted(self._of, queues)
 
     def at_each(self, hosts: npt.NDArray[np.integer]) -> npt.NDArray[np.int64] | None:
         """As `at`, for many hosts; None if no host has one."""
         if not self._at:
             return None
-        return np.array([self._at.get(host, 0) for host in hosts.tolist()], np.int64)
+        return _counted(self._at, hosts)
 
     def hosts(self) -> dict[int, int]:
         """The hosts with such leases, by row, and how many each has."""
@@ -73,7 +94,14 @@ class RestedLeases:
         return f"<RestedLeases {len(self)}>"
 
 
-def _subtract(counts: Counter[int], row: int) -> None:
-    counts[row] -= 1
-    if not counts[row]:
-        del counts[row]
+def _counted(counts: Counter[int], rows: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
+    return np.array(list(map(counts.get, rows.tolist(), repeat(0))), np.int64)
+
+
+def _subtract(counts: Counter[int], rows: Iterable[int]) -> None:
+    for row in rows:
+        count = counts[row] - 1
+        if count:
+            counts[row] = count
+        else:
+            del counts[row]

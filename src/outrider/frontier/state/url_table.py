@@ -231,9 +231,7 @@ class UrlTable:
             )
         if self._tables.hosts.rested:
             hosts = self._tables.queues.host[queues].tolist()
-            leases = zip(tokens.tolist(), hosts, queues.tolist(), strict=True)
-            over = [self._tables.hosts.rested.drop(*lease) for lease in leases]
-            queues = queues[~np.array(over, np.bool_)]
+            queues = queues[~self._tables.hosts.rested.drop_many(tokens.tolist(), hosts, queues.tolist())]
         self._turns(queues, -1)
 
     def rest(self, tokens: Uint64s, ended: Values) -> None:
@@ -241,11 +239,14 @@ class UrlTable:
         open say nothing."""
         found, queues, *_ = self.leases.get(np.ascontiguousarray(tokens), False)
         rows = np.frombuffer(queues, np.uint32)
-        hosts = self._tables.queues.host[rows].tolist()
-        leases = zip(tokens.tolist(), hosts, ended.tolist(), rows.tolist(), strict=True)
-        new = [
-            bool(there) and self._tables.hosts.rested.add(*lease) for there, lease in zip(found, leases, strict=True)
-        ]
+        rested, hosts = self._tables.hosts.rested, self._tables.queues.host[rows].tolist()
+        columns = tokens.tolist(), hosts, ended.tolist(), rows.tolist()
+        if all(found) and rested.lacks(columns[0]):
+            rested.add_new(*columns)
+            self._turns(rows, -1)
+            return
+        leases = zip(found, zip(*columns, strict=True), strict=True)
+        new = [bool(there) and rested.add(*lease) for there, lease in leases]
         self._turns(rows[np.array(new, np.bool_)], -1)
 
     def _forget_requeued(self, tokens: Uint64s) -> None:

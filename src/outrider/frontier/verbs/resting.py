@@ -9,7 +9,6 @@ import numpy as np
 
 from outrider.clock import Instant
 from outrider.frontier.format.facts import Fact
-from outrider.frontier.state.errand import Errand
 from outrider.frontier.state.hosts import NONE
 from outrider.frontier.state.rested import NOT_OVER
 from outrider.frontier.verbs import arguments
@@ -60,11 +59,15 @@ class Resting(Part):
         ends = self.tables.hosts.rested.ends_of(each)
         news = (longest > 0) | (latest >= 0)
         news |= True if ends is None else ends == NOT_OVER
-        rows = [row for row in np.flatnonzero(is_open & news).tolist() if _has_turn(errands.get(row))]
-        if rows:
+        news &= is_open
+        # An errand that is not at a host has no turn.
+        news[[row for row, errand in errands.items() if errand.busy == NONE]] = False
+        rows = np.flatnonzero(news)
+        if len(rows):
             draft = self._core.draft(now)
-            chosen = leases.take(np.array(rows, np.intp))
-            others = {place: errands[row] for place, row in enumerate(rows) if row in errands}
+            chosen = leases.take(rows)
+            places_of = {row: place for place, row in enumerate(rows.tolist())} if errands else {}
+            others = {places_of[row]: errand for row, errand in errands.items() if news[row]}
             over = self._settling.rest_early(draft, each[rows], chosen, others, longest[rows], latest[rows])
             slots = chosen.cards.heads["slot"].copy()
             for place, errand in others.items():
@@ -72,8 +75,3 @@ class Resting(Part):
             draft.add_columns(Fact.RESTED, [slots, each[rows], over])
             self._core.commit(draft, reserve=True)
         return [Settled.OK if there else Settled.STALE for there in is_open[places].tolist()]
-
-
-def _has_turn(errand: Errand | None) -> bool:
-    """Whether a lease uses the turn of a host: a page (None) or an errand at a host."""
-    return errand is None or errand.busy != NONE
