@@ -16,10 +16,14 @@ from crash.mounting import ext4
 from crash.test_power_ext4 import HOW
 from e2e.crawling import command, environment, outrider, wait_for
 from grpc_client import Client, discovered, known
+from servers.relay import LOOK_SECONDS, Relay
 
 OK, FAIL = 0, 2
 ROUNDS, ITEMS = 4, 3_000
 HOSTS, PATHS = 40, 30
+CRAWLS, KEYS = ("one", "two"), ("a.test", "b.test", "c.test")
+CALLS = 100
+BROKEN = 5
 
 
 @pytest.fixture
@@ -48,6 +52,7 @@ class Sender:
         self.rng, self.dates = rng, dates
         self.sent, self.acknowledged, self.new = {}, {}, set()
         self.count = 0
+        self.broken = False
 
     def items(self):
         for _ in range(ITEMS):
@@ -71,7 +76,8 @@ class Sender:
                 if self.count > ITEMS // 6:
                     ready.set()
         except grpc.RpcError:
-            ready.set()  # the server was killed
+            self.broken = True  # the server was killed, or the connection failed
+            ready.set()
 
 
 def test_acknowledged_items_survive_kill_9(server, tmp_path):
@@ -124,6 +130,103 @@ def test_acknowledged_items_survive_a_power_cut_of_a_real_file_system(server, tm
                 finally:
                     process.kill()
                     process.wait()
+
+
+def test_random_calls_with_kills_leave_counts_that_equal_a_recount(server, tmp_path):
+    rng = random.Random(73)
+    for _ in range(ROUNDS):
+        client, process = server()
+        many = threading.Event()
+        thread = threading.Thread(target=random_calls, args=(client, rng, many))
+        thread.start()
+        assert many.wait(60)
+        process.kill()
+        process.wait()
+        thread.join(30)
+        assert not thread.is_alive()
+    client, process = server()
+    assert client.ask("GetStats", {"crawlID": CRAWLS[0]})["size"] > 0
+    for crawl in CRAWLS:
+        for key in ("", *KEYS):
+            found = client.ask("GetStats", {"crawlID": crawl, "key": key})
+            listed = list(client.stream("ListURLs", {"size": 1_000_000, "crawlID": crawl, "key": key}))
+            completed = sum(not one["known"].get("refetchable_from_date") for one in listed)
+            assert found.get("counts", {}).get("completed", 0) == completed
+            assert found.get("size", 0) == len(listed) - completed
+            assert client.ask("CountURLs", {"crawlID": crawl, "key": key}).get("value", 0) == len(listed)
+    process.kill()
+    process.wait()
+    told = outrider("verify", tmp_path / "crawl")
+    assert told.returncode == 0, told.stdout + told.stderr
+
+
+def random_calls(client, rng, many):
+    """Makes calls of all kinds until the server is killed. many: set after CALLS of them."""
+    try:
+        for count in itertools.count(1):
+            random_call(client, rng)
+            if count == CALLS:
+                many.set()
+    except grpc.RpcError:
+        many.set()  # the server was killed
+
+
+def random_call(client, rng):
+    crawl, key = rng.choice(CRAWLS), rng.choice(KEYS)
+    queue = {"crawlID": crawl, "key": key}
+    urls = [f"http://{key}/{rng.randrange(PATHS)}" for _ in range(rng.randrange(1, PATHS))]
+    match rng.choice(("put", "put", "date", "get", "delay", "block", "limit", "purge", "delete", "delete crawl")):
+        case "put":
+            client.put(*(discovered(url, crawl) for url in urls))
+        case "date":
+            client.put(*(known(url, rng.choice((0, 1, 4_000_000_000)), crawl) for url in urls))
+        case "get":
+            client.get(crawlID=crawl, max_urls_per_queue=rng.randrange(5))
+        case "delay":
+            client.ask("SetDelay", {**queue, "delay_requestable": 0})
+        case "block":
+            client.ask("BlockQueueUntil", {**queue, "time": rng.choice((0, 4_000_000_000))})
+        case "limit":
+            client.ask("SetCrawlLimit", {**queue, "limit": rng.randrange(4)})
+        case "purge":
+            client.ask("PurgeURLs", {**queue, "days": 0})
+        case "delete" if rng.random() < 0.3:
+            client.ask("DeleteQueue", queue)
+        case "delete crawl" if rng.random() < 0.3:
+            client.ask("DeleteCrawl", {"value": CRAWLS[1]})
+
+
+@pytest.mark.parametrize("states", [("cut",), ("half", "cut")], ids=["cut", "half"])
+def test_streams_whose_connections_fail_lose_and_repeat_no_acknowledged_item(server, states):
+    client, _ = server()
+    relay = Relay(int(client.address.rpartition(":")[2]))
+    ended = threading.Event()
+
+    def fail():
+        while not ended.wait(0.2):
+            for state in (*states, "open"):
+                relay.state = state
+                ended.wait(3 * LOOK_SECONDS)
+
+    failing = threading.Thread(target=fail)
+    failing.start()
+    sender = Sender(random.Random(41), itertools.count(4_000_000_000))
+    broken = 0
+    try:
+        for _ in range(200):
+            near = Client(f"127.0.0.1:{relay.port}")
+            sender.broken = False
+            sender.run(near, threading.Event())
+            near.close()
+            broken += sender.broken
+            if broken >= BROKEN and len(sender.acknowledged) > HOSTS:
+                break
+    finally:
+        ended.set()
+        failing.join()
+        relay.close()
+    assert broken >= BROKEN
+    check(client, sender)
 
 
 def check(client, sender):

@@ -30,6 +30,7 @@ from outrider.service.grpc_server import GrpcServer, check_native
 from outrider.service.grpc_status import GrpcError, GrpcStatus
 from outrider.service.metrics import _of_urlfrontier
 from outrider.service.open_calls import OpenCall, OpenCalls
+from served import Served
 
 OK, SKIPPED, FAIL = 0, 1, 2
 LATER = 4_000_000_000
@@ -132,6 +133,51 @@ def test_the_clock_of_a_host_is_shared_with_other_crawls():
             client.put(discovered("http://a.test/"))
             assert len(frontier.lease(1, crawl="rest")) == 1
             assert client.get() == []
+
+
+def test_the_clock_of_a_host_is_shared_with_a_crawl_over_rest():
+    desk = Served()
+    desk.add("http://a.test/rest")
+    with serving(desk.frontier) as address:
+        client = Client(address)
+        client.put(*(discovered(f"http://a.test/{row}") for row in range(2)))
+        leased = desk.next()
+        assert [one["url"] for one in leased["urls"]] == ["http://a.test/rest"]
+        assert client.get() == []
+        desk.results(leased["lease_id"], {"url": "http://a.test/rest"})
+        desk.now += MICROSECONDS - 1
+        assert client.get() == []
+        desk.now += 1
+        assert client.get(max_urls_per_queue=1) == ["http://a.test/0"]
+        desk.add("http://a.test/rest2")
+        desk.now += MICROSECONDS - 1
+        assert desk.next()["urls"] == []
+        desk.now += 1
+        assert [one["url"] for one in desk.next()["urls"]] == ["http://a.test/rest2"]
+    desk.frontier.close()
+
+
+def test_a_delay_of_a_second_is_a_second_also_across_restarts(tmp_path):
+    now = 1_700_000_000 * MICROSECONDS
+    handed = []
+
+    def opened():
+        return Frontier.open(tmp_path, robots="caller", clock=lambda: now)
+
+    for _ in range(3):
+        with opened() as frontier, serving(frontier) as address:
+            client = Client(address)
+            if not handed:
+                client.put(*(discovered(f"http://a.test/{row}") for row in range(10)))
+                client.ask("SetDelay", {"key": "a.test", "delay_requestable": 1})
+            for _ in range(3):
+                (url,) = client.get(max_urls_per_queue=1)
+                handed.append(url)
+                client.put(known(url, 0))
+                now += MICROSECONDS - 1
+                assert client.get() == []
+                now += 1
+    assert handed == [f"http://a.test/{row}" for row in range(9)]
 
 
 def test_a_frontier_that_is_closed_fails_items_that_may_be_repeated():
