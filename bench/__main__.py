@@ -56,8 +56,8 @@ def main(arguments: list[str] | None = None) -> int:
         "--queues",
         type=_sizes,
         metavar="N,N",
-        help="frontier: sizes instead of 10000,100000,1000000; 10000000 needs half an hour and some 10 GB; service: "
-        "instead of 10000,100000",
+        help="frontier, service: sizes instead of 10000,100000,1000000; frontier: 10000000 needs half an hour and some "
+        "10 GB",
     )
     parser.add_argument(
         "--drawn",

@@ -7,6 +7,7 @@ not decoded: the number of answers shows whether the call succeeded.
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import struct
 import threading
@@ -25,31 +26,62 @@ SECONDS_MAX = 600.0
 def send_joined(port: int, path: str, messages: Sequence[bytes]) -> list[bytes]:
     """Sends messages in one stream to a server on loopback, and ends it. Returns the answers. Raises ConnectionError if
     the server ends the stream or the connection early."""
-    body = b"".join(b"\0" + struct.pack(">I", len(one)) + one for one in messages)
-    with socket.create_connection(("127.0.0.1", port), timeout=SECONDS_MAX) as connection:
-        stream = _Stream(connection)
-        stream.begin(path, f"127.0.0.1:{port}")
-        reading = threading.Thread(target=stream.read, daemon=True)
-        reading.start()
-        stream.send(body)
-        reading.join()
-    if stream.error:
-        raise ConnectionError(stream.error)
-    return _messages(b"".join(stream.answer))
+    with JoinedStream(port, path) as stream:
+        stream.send(messages)
+        return stream.end()
 
 
-class _Stream:
-    def __init__(self, connection: socket.socket) -> None:
-        self._connection = connection
+class JoinedStream:
+    """A stream to a server on loopback that is open in a `with` block. Its methods raise ConnectionError if the server
+    ends the stream or the connection early."""
+
+    def __init__(self, port: int, path: str) -> None:
+        self._connection = socket.create_connection(("127.0.0.1", port), timeout=SECONDS_MAX)
         self._lock = threading.Lock()  # of the sending half
         self._room = threading.Condition()
         self._windows = {0: _WINDOW_FIRST, _STREAM: _WINDOW_FIRST}
         self._initial = _WINDOW_FIRST
         self._ended = False
-        self.answer: list[bytes] = []
-        self.error = ""
+        self._answer = bytearray()  # the octets that no call returned yet
+        self._error = ""
+        self._reading = threading.Thread(target=self._read, daemon=True)
+        self._begin(path, f"127.0.0.1:{port}")
 
-    def begin(self, path: str, authority: str) -> None:
+    def __enter__(self) -> JoinedStream:
+        self._reading.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        with contextlib.suppress(OSError):  # the server may have closed it
+            self._connection.shutdown(socket.SHUT_RDWR)
+        self._reading.join()
+        self._connection.close()
+
+    def send(self, messages: Sequence[bytes]) -> None:
+        """Sends messages, and waits while the server reads slowly."""
+        self._send(b"".join(b"\0" + struct.pack(">I", len(one)) + one for one in messages))
+
+    def answers(self, count: int) -> list[bytes]:
+        """Waits for this number of answers, and returns them."""
+        found = list[bytes]()
+        with self._room:
+            while True:
+                found += _messages_of(self._answer, count - len(found))
+                if len(found) == count:
+                    return found
+                if self._ended:
+                    raise ConnectionError(self._error or f"{len(found)} answers in place of {count}")
+                self._room.wait(SECONDS_MAX)
+
+    def end(self) -> list[bytes]:
+        """Ends the stream. Returns the answers to the end."""
+        self._put(_frame(_DATA, _END_STREAM, _STREAM, b""))
+        self._reading.join()
+        if self._error:
+            raise ConnectionError(self._error)
+        return _messages_of(self._answer, None)
+
+    def _begin(self, path: str, authority: str) -> None:
         fields = {":method": "POST", ":scheme": "http", ":path": path, ":authority": authority}
         fields |= {"te": "trailers", "content-type": "application/grpc"}
         block = b"".join(b"\0" + _text(name) + _text(value) for name, value in fields.items())
@@ -58,7 +90,7 @@ class _Stream:
         frames += _frame(_WINDOW, 0, 0, struct.pack(">I", _WINDOW_MAX - _WINDOW_FIRST))
         self._put(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frames + _frame(_HEADERS, _END_HEADERS, _STREAM, block))
 
-    def send(self, body: bytes) -> None:
+    def _send(self, body: bytes) -> None:
         at = 0
         while at < len(body):
             with self._room:
@@ -71,26 +103,26 @@ class _Stream:
                     self._windows[stream] -= len(piece)
             self._put(_frame(_DATA, 0, _STREAM, piece))
             at += len(piece)
-        self._put(_frame(_DATA, _END_STREAM, _STREAM, b""))
 
-    def read(self) -> None:
-        """Reads until the answer ends."""
+    def _read(self) -> None:
         try:
             with self._connection.makefile("rb") as frames:
                 while not self._ended and len(head := frames.read(9)) == 9:
                     size = int.from_bytes(head[:3], "big")
                     self._take(head[3], head[4], int.from_bytes(head[5:], "big"), frames.read(size))
             if not self._ended:
-                self.error = "the server closed the connection"
+                self._error = "the server closed the connection"
         except OSError as error:
-            self.error = str(error)
+            self._error = str(error)
         with self._room:
             self._ended = True
             self._room.notify_all()
 
     def _take(self, kind: int, flags: int, stream: int, content: bytes) -> None:
         if kind == _DATA:
-            self.answer.append(content)
+            with self._room:
+                self._answer += content
+                self._room.notify_all()
         elif kind == _SETTINGS and not flags & _ACK:
             self._put(_frame(_SETTINGS, _ACK, 0, b""))
             for name, value in struct.iter_unpack(">HI", content):
@@ -102,7 +134,7 @@ class _Stream:
         elif kind == _PING and not flags & _ACK:
             self._put(_frame(_PING, _ACK, 0, content))
         elif kind in (_RESET, _GO_AWAY):
-            self.error = f"the server ended the stream with code {int.from_bytes(content[-4:], 'big')}"
+            self._error = f"the server ended the stream with code {int.from_bytes(content[-4:], 'big')}"
             self._ended = True
         if kind in (_DATA, _HEADERS) and flags & _END_STREAM:
             self._ended = True
@@ -126,10 +158,14 @@ def _text(value: str) -> bytes:
     return bytes((len(value),)) + value.encode()
 
 
-def _messages(octets: bytes) -> list[bytes]:
-    found, at = [], 0
-    while at < len(octets):
+def _messages_of(octets: bytearray, most: int | None) -> list[bytes]:
+    """Removes whole messages from the beginning of some octets, and returns them. most: None for all."""
+    found, at = list[bytes](), 0
+    while len(found) != most and at + 5 <= len(octets):
         end = at + 5 + int.from_bytes(octets[at + 1 : at + 5], "big")
-        found.append(octets[at + 5 : end])
+        if end > len(octets):
+            break
+        found.append(bytes(octets[at + 5 : end]))
         at = end
+    del octets[:at]
     return found

@@ -21,14 +21,16 @@ from bench.joined_stream import send_joined
 from bench.measuring import CACHE, ROOT, cpu_seconds_of_process, resident_bytes_of, run
 from bench.serving import SETTINGS, served
 from bench.tables import Table, quantile
-from bench.urlfrontier_peer import SERVICE, UrlFrontier, item
+from bench.urlfrontier_peer import PUT_URLS, UrlFrontier, item
 
-QUEUES = (10_000, 100_000)
+QUEUES = (10_000, 100_000, 1_000_000)
 PUTS = 20_000
 """URLs in one PutURLs stream."""
 HAND_OUTS = 100
 WARM_URLS = 500
 CALLS = 200
+LATER = 4_000_000_000
+"""A date in 2096, in seconds: URLs with it are not ready."""
 ROWS = (
     ("PutDiscovered(256) new, CPU µs/URL", "batch_new", 3.0, "10-20"),
     ("PutDiscovered(256) known, CPU µs/URL", "batch_known", 1.5, "8-18"),
@@ -105,7 +107,7 @@ def measured(
         found["disk"] = sum(one.stat().st_blocks * 512 for one in directory.rglob("*") if one.is_file()) / queues
 
         def joined(items: Sequence[bytes]) -> None:
-            answers = len(send_joined(port, SERVICE + "PutURLs", items))
+            answers = len(send_joined(port, PUT_URLS, items))
             assert answers == len(items), f"{answers} answers for {len(items)} items"
 
         ways: dict[str, Callable[[Sequence[bytes]], None]] = {"put": joined, "alone": client.put_messages}
@@ -127,8 +129,8 @@ def measured(
 
         found["get"] = cost(get, hand_outs, 1e3)
         found["get_p50"], found["get_p99"] = (quantile(times, share) * 1e3 for share in (0.5, 0.99))
-        while client.get(10_000):
-            pass
+        while got := client.get(10_000):  # one client may have a million URLs in process
+            joined([item(url, known=True, date=LATER) for url in got])
         found["nothing"] = cost(lambda: [client.get(100) for _ in range(calls)], calls, 1e3)
         found["stats"] = cost(lambda: [client.stats() for _ in range(calls)], calls, 1e3)
     begun = time.perf_counter()

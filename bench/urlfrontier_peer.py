@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 SERVICE = "/urlfrontier.URLFrontier/"
+PUT_URLS = SERVICE + "PutURLs"
 START_SECONDS_MAX = 60.0
 
 
@@ -25,7 +26,7 @@ class UrlFrontier:
         import grpc
 
         self._channel: Any = grpc.insecure_channel(address)
-        self._put = self._channel.stream_stream(SERVICE + "PutURLs")
+        self._put = self._channel.stream_stream(PUT_URLS)
         self._get = self._channel.unary_stream(SERVICE + "GetURLs")
         self._batch = self._channel.stream_stream(SERVICE + "PutDiscovered")
         self._stats = self._channel.unary_unary(SERVICE + "GetStats")
