@@ -406,7 +406,11 @@ RESTORED_ROWS = 32_768  # cards of the ledger that an opening puts into their pl
 RESTORED_BYTES = 4 << 20  # and this number of bytes of their bodies
 # seen keys beyond their share of the memory
 SEEN_FRESH_KEYS_MIN = 65_536  # keys in memory that are worth a run; smaller sets stay in memory
-SEEN_FRESH_SHARE = 8  # so large a part of their memory is for new keys, and as much for those that are being written
+# parts of the memory of keys on disk: new keys get from 1/32 to 1/8 of it, and those that are being written as much
+SEEN_FRESH_SHARE = 8
+SEEN_FRESH_SHARE_LEAST = 32  # if the filter needs the rest
+SEEN_FILTER_PART_SHARE = 128  # the largest part of the filter, and as much again while it is replaced by two
+SEEN_FILTER_REST_SHARE = 32  # for parts that are replaced and for places of pages, which are 1/77 in a merge
 SEEN_KEY_BYTES = 8  # of memory for such a key; random additions leave holes in the heap
 SEEN_STEP_KEYS = 16_384  # written, merged or put into a filter between two calls: a millisecond
 SEEN_READ_PAGES = 16  # read at once of each run that is merged: 64 KB, some 12,000 keys

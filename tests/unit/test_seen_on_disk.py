@@ -191,6 +191,101 @@ def test_a_filter_that_gets_ten_times_the_keys_it_was_made_for_becomes_larger(sm
     assert rate <= 0.01
 
 
+def grown(keys, *, batches, count, slots=4_096):
+    """Adds keys. Returns the most bytes of the filter at any time, with parts that replace others."""
+    most = 0
+    for step in range(batches):
+        keys.add(*drawn(count, seed=step, slots=slots))
+        most = max(most, keys.statistics()["filter_bytes"])
+    return most
+
+
+def settled(keys):
+    """Ends the work that waits."""
+    for _ in range(10_000):
+        keys.add(*drawn(0, seed=0))
+
+
+def bits_per_key(keys):
+    told = keys.statistics()
+    return told["filter_bits"] / told["filter_keys"]
+
+
+@pytest.mark.parametrize("slots", [1, 4_096])
+def test_a_filter_grows_to_most_of_its_memory_and_never_exceeds_it(small, slots):
+    """At the end it has 12 bits a key within 1.8 bytes of memory a key, so a whole second filter would have no room."""
+    keys = spilled(MemoryFiles(), bytes_max=720_000)
+    most = grown(keys, batches=100, count=4_000, slots=slots)
+    settled(keys)
+    told = keys.statistics()
+    assert most <= 720_000 * 59 // 64
+    assert (400_000, True) == (told["filter_keys"], told["filter_parts"] > 50)
+    assert bits_per_key(keys) >= 12
+    assert told["filter_bytes"] > 720_000 * 5 // 6
+    assert all(found(keys, drawn(4_000, seed=step, slots=slots)).all() for step in range(100))
+    assert not found(keys, drawn(100_000, seed=999, slots=slots)).any()
+    after = keys.statistics()
+    assert (after["filter_false"], after["filter_denied"]) < (100_000 * 0.006, 100_000)
+
+
+def test_a_lower_limit_makes_the_filter_smaller_part_by_part(small):
+    keys = spilled(MemoryFiles(), bytes_max=720_000)
+    grown(keys, batches=50, count=4_000)
+    keys.bytes_max = 300_000
+    settled(keys)
+    told = keys.statistics()
+    assert told["filter_bytes"] <= 300_000 * 29 // 32
+    assert told["filter_bytes"] > 300_000 // 2
+    assert all(found(keys, drawn(4_000, seed=step)).all() for step in range(50))
+    assert not found(keys, drawn(10_000, seed=999)).any()
+
+
+def test_a_full_part_gets_the_bits_that_others_do_not_need(small):
+    """First all keys are in low slots, then all are in high ones, as if a crawl went from domain to domain."""
+    keys = spilled(MemoryFiles(), bytes_max=360_000)
+    grown(keys, batches=40, count=2_500)
+    high = [(slots // 2 + np.uint16(2_048), prints) for slots, prints in (drawn(2_500, seed=s) for s in range(50, 90))]
+    for one in high:
+        keys.add(*one)
+        assert keys.statistics()["filter_bytes"] <= 360_000 * 59 // 64
+    settled(keys)
+    told = keys.statistics()
+    assert told["filter_bytes"] > 360_000 * 5 // 6
+    assert not found(keys, tuple(column[::2] for column in drawn(40_000, seed=999))).any()
+    after = keys.statistics()
+    assert after["filter_false"] - told["filter_false"] < 20_000 * 0.006
+    assert all(found(keys, one).all() for one in high)
+
+
+def test_a_write_that_is_tried_again_counts_its_keys_once(small):
+    files = FaultyFiles()
+    keys = spilled(files, keys=drawn(3_000, seed=0), bytes_max=720_000)
+    for step in range(1, 10):
+        files.capacity_bytes = files.used_bytes() + 2 * PAGE_BYTES
+        keys.add(*drawn(1_000, seed=step))
+    files.capacity_bytes = None
+    for step in range(10, 20):
+        keys.add(*drawn(1_000, seed=step))
+    settled(keys)
+    told = keys.statistics()
+    assert sum(map(len, keys.runs)) == told["filter_keys"] > 0
+
+
+def test_a_part_of_the_filter_that_fails_to_be_filled_stays(small):
+    files = MemoryFiles()
+    keys = spilled(files, keys=drawn(3_000, seed=0), bytes_max=10**6)
+    for step in range(1, 10):
+        keys.add(*drawn(1_000, seed=step))
+    before = keys.statistics()["filter_parts"]
+    for name in files.names():
+        files.open(name).write_at(77, b"damaged")
+    for step in range(10, 60):
+        keys.add(*drawn(1_000, seed=step))
+    after = keys.statistics()
+    assert before == after["filter_parts"]
+    assert after["filter_bytes"] * 8 == after["filter_bits"]
+
+
 @pytest.mark.long
 @pytest.mark.timeout(600)
 def test_a_filter_made_for_a_million_keys_gets_ten_million(tmp_path):

@@ -16,6 +16,9 @@ const FINGERPRINT: u64 = (1 << 56) - 1;
 /// Bytes after a page, so that 16 bytes can be read at any lower bits, and a word after the last upper bits.
 const SLACK: usize = 24;
 const LOW_BITS_MAX: usize = 67;
+/// Ranges of so few rows are sorted in the cache, and so many ranges have their ends in it.
+const ROWS_PER_RANGE: usize = 32;
+const RANGES_BITS_MAX: u32 = 12;
 
 fn key_of(slot: u16, fingerprint: u64) -> u128 {
     u128::from(slot) << 56 | u128::from(fingerprint & FINGERPRINT)
@@ -46,13 +49,47 @@ pub fn descends(slots: &[u16], fingerprints: &[u64]) -> Option<usize> {
     (1..slots.len()).find(|&at| key(at - 1) >= key(at))
 }
 
+/// Sorts numbers that are spread about evenly between the least and the greatest: first they are distributed among
+/// ranges, whose numbers are then sorted in the cache of the processor.
+fn sorted_rows(mut rows: Vec<u128>) -> Vec<u128> {
+    let (Some(&least), Some(&most)) = (rows.iter().min(), rows.iter().max()) else { return rows };
+    let ranges_bits =
+        (rows.len() / ROWS_PER_RANGE).checked_ilog2().unwrap_or(0).min(RANGES_BITS_MAX);
+    if ranges_bits == 0 {
+        rows.sort_unstable();
+        return rows;
+    }
+    let shift = (128 - (most - least).leading_zeros()).saturating_sub(ranges_bits);
+    let range = |row: u128| ((row - least) >> shift) as usize;
+    let mut ends = vec![0; (1 << ranges_bits) + 1];
+    for &row in &rows {
+        ends[range(row) + 1] += 1;
+    }
+    for at in 1..ends.len() {
+        ends[at] += ends[at - 1];
+    }
+    let mut distributed = vec![0; rows.len()];
+    for &row in &rows {
+        let next = &mut ends[range(row)];
+        distributed[*next] = row;
+        *next += 1;
+    }
+    // Now each number is the end of its range.
+    let mut start = 0;
+    for &end in &ends[..ends.len() - 1] {
+        distributed[start..end].sort_unstable();
+        start = end;
+    }
+    distributed
+}
+
 /// The keys in ascending order, each once, and for each given key its place among them.
 #[must_use]
 pub fn rank_keys(slots: &[u16], fingerprints: &[u64]) -> (Vec<u16>, Vec<u64>, Vec<u32>) {
     // One number for key and place: they are compared at once.
     let places = keys_of(slots, fingerprints).into_iter().enumerate();
-    let mut rows: Vec<u128> = places.map(|(place, key)| key << 32 | place as u128).collect();
-    rows.sort_unstable();
+    let rows: Vec<u128> = places.map(|(place, key)| key << 32 | place as u128).collect();
+    let rows = sorted_rows(rows);
     let mut keys: Vec<u128> = Vec::with_capacity(rows.len());
     let mut places = vec![0; rows.len()];
     for row in rows {
@@ -150,21 +187,31 @@ fn first_key_of(page: &[u8]) -> u128 {
     key_of(slot, u64::from_le_bytes(number_at(page, 14)))
 }
 
-/// A page whose checksum and number are right.
-struct Page {
-    octets: [u8; PAGE_BYTES + SLACK],
+/// The page at this place and some bytes after it. `last` is for the last page, whose bytes after it are zeros.
+fn page_at<'a>(pages: &'a [u8], place: usize, last: &'a mut [u8; PAGE_BYTES + SLACK]) -> &'a [u8] {
+    let at = place * PAGE_BYTES;
+    if let Some(octets) = pages.get(at..at + PAGE_BYTES + SLACK) {
+        return octets;
+    }
+    last[..PAGE_BYTES].copy_from_slice(&pages[at..at + PAGE_BYTES]);
+    last
+}
+
+/// A page whose checksum and number are right, and bytes after it, which are not used.
+struct Page<'a> {
+    octets: &'a [u8],
     count: usize,
     low_bits: usize,
     base: u128,
     upper: usize,
 }
 
-impl Page {
+impl<'a> Page<'a> {
     /// None if the page is damaged or has another number.
-    fn of(octets: &[u8], number: u32) -> Option<Self> {
+    fn of(octets: &'a [u8], number: u32) -> Option<Self> {
         let count = usize::from(u16::from_le_bytes(number_at(octets, 8)));
         let low_bits = usize::from(octets[10]);
-        let sound = crc32c(0, &octets[4..]) == u32::from_le_bytes(number_at(octets, 0))
+        let sound = crc32c(0, &octets[4..PAGE_BYTES]) == u32::from_le_bytes(number_at(octets, 0))
             && u32::from_le_bytes(number_at(octets, 4)) == number
             && count > 0
             && low_bits <= LOW_BITS_MAX
@@ -173,10 +220,8 @@ impl Page {
             return None;
         }
         let base = first_key_of(octets);
-        let mut padded = [0; PAGE_BYTES + SLACK];
-        padded[..PAGE_BYTES].copy_from_slice(octets);
         let upper = HEAD_BYTES + (count * low_bits).div_ceil(8);
-        Some(Self { octets: padded, count, low_bits, base, upper })
+        Some(Self { octets, count, low_bits, base, upper })
     }
 
     /// The lower bits of a key; `low_bits` is below 58 or the key is rare.
@@ -184,19 +229,20 @@ impl Page {
         let bit = place * self.low_bits;
         let at = HEAD_BYTES + bit / 8;
         if self.low_bits < 58 {
-            let word = u64::from_le_bytes(number_at(&self.octets, at));
+            let word = u64::from_le_bytes(number_at(self.octets, at));
             return u128::from(word >> (bit % 8) & ((1 << self.low_bits) - 1));
         }
-        u128::from_le_bytes(number_at(&self.octets, at)) >> (bit % 8) & ((1 << self.low_bits) - 1)
+        u128::from_le_bytes(number_at(self.octets, at)) >> (bit % 8) & ((1 << self.low_bits) - 1)
     }
 
     /// Words of the upper bits; zeros after the last one.
     fn upper_word(&self, place: usize) -> u64 {
         let at = self.upper + 8 * place;
-        if at < PAGE_BYTES {
-            u64::from_le_bytes(number_at(&self.octets, at))
-        } else {
-            0
+        let word = || u64::from_le_bytes(number_at(self.octets, at));
+        match PAGE_BYTES.saturating_sub(at) {
+            0 => 0,
+            left @ 1..8 => word() & ((1 << (8 * left)) - 1),
+            _ => word(),
         }
     }
 
@@ -279,7 +325,9 @@ fn after_ones(word: u64, number: usize) -> usize {
 /// The keys of pages with these numbers. The place of a page that is damaged is an error.
 pub fn unpack(pages: &[u8], numbers: &[u32]) -> Result<(Vec<u16>, Vec<u64>), usize> {
     let mut keys = Vec::new();
-    for (place, (octets, &number)) in pages.chunks_exact(PAGE_BYTES).zip(numbers).enumerate() {
+    let mut last = [0; PAGE_BYTES + SLACK];
+    for (place, &number) in numbers.iter().enumerate() {
+        let octets = page_at(pages, place, &mut last);
         if !Page::of(octets, number).is_some_and(|page| page.read(&mut keys)) {
             return Err(place);
         }
@@ -297,10 +345,11 @@ pub fn find(
 ) -> Result<Vec<u8>, usize> {
     let mut found = vec![0; slots.len()];
     let mut at = 0;
-    let mut octets_of = pages.chunks_exact(PAGE_BYTES).zip(numbers).enumerate().peekable();
-    while let Some((place, (octets, &number))) = octets_of.next() {
-        let page = Page::of(octets, number).ok_or(place)?;
-        let end = octets_of.peek().map(|(_, (next, _))| first_key_of(next));
+    let mut last = [0; PAGE_BYTES + SLACK];
+    for (place, &number) in numbers.iter().enumerate() {
+        let page = Page::of(page_at(pages, place, &mut last), number).ok_or(place)?;
+        let end =
+            pages.get((place + 1) * PAGE_BYTES..).filter(|rest| !rest.is_empty()).map(first_key_of);
         let mut search = Search::default();
         while at < slots.len() {
             let key = key_of(slots[at], fingerprints[at]);

@@ -24,6 +24,8 @@ Slots = npt.NDArray[np.uint16]
 Prints = npt.NDArray[np.uint64]
 Keys = tuple[Slots, Prints]
 """Slots and fingerprints."""
+PREFIX_END = 1 << 64
+"""Above each prefix."""
 _NAME = "seen-"
 _SPREAD = 0x9E37_79B1
 
@@ -129,16 +131,34 @@ class KeyRun:
                 )
         return DamagedStoreError(f"{self._where(int(pages[0]))}: seen keys cannot be read")
 
-    def read(self) -> Iterator[Keys]:
-        """Its keys in order, some thousand at once. Raises DamagedStoreError, naming file and byte."""
-        count = len(self._prefixes)
-        for first in range(0, count, SEEN_READ_PAGES):
-            pages = np.arange(first, min(first + SEEN_READ_PAGES, count))
-            octets = self._octets(first, len(pages))
+    def read(self, first: int = 0, end: int = PREFIX_END) -> Iterator[Keys]:
+        """Its keys with prefixes from `first` to below `end` in order, some thousand at once. Raises DamagedStoreError,
+        naming file and byte."""
+        begin, last = self._between(first, end)
+        for place in range(max(begin - 1, 0), last, SEEN_READ_PAGES):  # keys of `first` may be in the page before
+            pages = np.arange(place, min(place + SEEN_READ_PAGES, last))
+            octets = self._octets(place, len(pages))
             try:
-                yield columns_of(kernels.unpack_keys(octets, self._numbers(pages)))
+                slots, fingerprints = columns_of(kernels.unpack_keys(octets, self._numbers(pages)))
             except ValueError as error:
                 raise self._damage(octets, pages) from error
+            if first > 0 or end < PREFIX_END:
+                prefixes = prefixes_of(slots, fingerprints)
+                low = int(prefixes.searchsorted(np.uint64(first), "left"))
+                high = int(prefixes.searchsorted(np.uint64(end), "left")) if end < PREFIX_END else len(prefixes)
+                slots, fingerprints = slots[low:high], fingerprints[low:high]
+            yield slots, fingerprints
+
+    def page_prefixes(self, first: int, end: int) -> Prints:
+        """The prefixes from `first` to below `end` with which its pages begin."""
+        place, last = self._between(first, end)
+        return self._prefixes[place:last]
+
+    def _between(self, first: int, end: int) -> tuple[int, int]:
+        """Returns the first page that begins with a prefix from `first` on, and the first that begins with `end` or
+        above."""
+        last = int(self._prefixes.searchsorted(np.uint64(end), "left")) if end < PREFIX_END else len(self._prefixes)
+        return int(self._prefixes.searchsorted(np.uint64(first), "left")), last
 
     def check(self) -> Iterator[str]:
         """Reads every page again: the first damage in words, naming file and byte."""

@@ -31,8 +31,8 @@ _Keys = kernels.FingerprintSet | SpilledKeys
 _BYTES_MEASURED = 512
 """For each so many bytes of their memory one key may be added before it is measured again: that is 1 % of it."""
 _ON_DISK = (
-    *("disk_bytes", "runs", "filter_bits", "filter_bytes", "filter_keys", "filter_denied", "filter_false"),
-    *("looked_up", "rolled_over"),
+    *("disk_bytes", "runs", "filter_bits", "filter_bytes", "filter_keys", "filter_parts", "filter_denied"),
+    *("filter_false", "looked_up", "rolled_over"),
 )
 
 
@@ -174,9 +174,10 @@ class SeenSet:
 
     def statistics(self) -> dict[str, Any]:
         """Returns the number of keys of all crawls, and the bytes for them in memory and on disk. contents: the keys of
-        contents; contents_bytes: their memory. filter_…: bits, bytes and keys of the filters before the disk; how many
-        new keys they denied and how many they did not (false); filter_false_rate: the share of these. looked_up: keys
-        that were searched on disk; rolled_over: how often a larger filter replaced a full one."""
+        contents; contents_bytes: their memory. filter_…: bits, bytes, keys and parts of the filters before the disk;
+        how many new keys they denied and how many they did not (false), without parts that were replaced since;
+        filter_false_rate: the share of these. looked_up: keys that were searched on disk; rolled_over: how often a
+        part of a filter was replaced."""
         sets = [found.statistics() for found in self.of_crawls.values()]
         indexes = [found.statistics() for found in self.by_callers.values()]
         contents = self.contents.statistics()

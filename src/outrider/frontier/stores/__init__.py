@@ -12,7 +12,8 @@ the ledger.
     calendar.py        the cards that wait for an instant
     moved_cards.py     old copies of cards that are elsewhere now, which calendar and backlog drop when they meet them
     recent.py          URLs that were accepted or met lately: known at once
-    spilled_keys.py    seen keys beyond their memory: the newest in memory, the others in sorted runs behind a filter
+    spilled_keys.py    seen keys beyond their memory: the newest in memory, the others in sorted runs, and a filter
+    seen_filter.py     that filter, in parts that are replaced one by one
     rulebook.py        robots.txt files and their rules: a bounded part in memory, the rest on disk
 
 A store handles cards and files, but no hosts, clocks or policies.

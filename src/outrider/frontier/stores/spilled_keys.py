@@ -2,8 +2,8 @@
 
 The newest keys are in a set in memory. When it is full, it is written as a run of sorted keys; runs of one size are
 merged. A filter in front has every key of the runs: a key that it does not have is new, without a read. The runs decide
-about all other keys, and read one page for each. Writing, merging and making a larger filter are divided into steps, a
-few with each addition, so no call waits for all of it.
+about all other keys, and read one page for each. Writing, merging and making larger parts of the filter are divided
+into steps, a few with each addition, so no call waits for all of it.
 """
 
 from __future__ import annotations
@@ -17,20 +17,11 @@ import numpy.typing as npt
 from outrider import kernels
 from outrider.errors import DamagedStoreError, StoreError
 from outrider.frontier.stores.ledger import FINGERPRINT_MAX
-from outrider.limits import (
-    SEEN_FILTER_BITS,
-    SEEN_FILTER_HASHES,
-    SEEN_FRESH_KEYS_MIN,
-    SEEN_FRESH_SHARE,
-    SEEN_KEY_BYTES,
-    SEEN_STEP_KEYS,
-)
+from outrider.frontier.stores.seen_filter import Misfit, SeenFilter, fresh_bytes
+from outrider.limits import SEEN_FRESH_KEYS_MIN, SEEN_KEY_BYTES, SEEN_STEP_KEYS
 from outrider.storage.files import Files
 from outrider.storage.key_runs import KeyRun, KeyRunWriter, columns_of, merged_keys
 from outrider.storage.tiers import due
-
-_LINE_BITS = 512
-_FINGERPRINT = np.uint64(FINGERPRINT_MAX)
 
 
 class SpilledKeys:
@@ -58,50 +49,45 @@ class SpilledKeys:
         self._removed = kernels.FingerprintSet()  # keys that runs may still have
         self._frozen: kernels.FingerprintSet | None = keys
         self._runs: list[KeyRun] = []
-        self._filter = kernels.BlockedBloom(self._lines(len(keys), beside=0), SEEN_FILTER_HASHES)
-        self._larger: kernels.BlockedBloom | None = None  # that is filled to replace it
+        self._filtered = 0  # so many of the frozen keys are in the filter
+        self._filter = SeenFilter(len(keys), bytes_max)
         self._unremoved: list[KeyRun] = []
         self._work: Generator[int, None, None] | None = None  # what is written, merged or filled in; yields keys
         self._work_left = 0  # about how many keys it has before it
         self._patience = 0  # so many fresh keys are necessary before the disk is tried again
-        self._denied = 0  # keys that the filter denied
-        self._false = 0  # keys that it did not deny, and no run has
         self._looked_up = 0
-        self.rolled_over = 0
 
     # ------------------------------------------------------------------------------------------------ the set
 
     def check(self, slots: Any, fingerprints: Any) -> bytes:
         """Returns 1 for each key that is in the set, otherwise 0. Raises DamagedStoreError, naming file and byte."""
-        found = np.frombuffer(self._fresh.check(slots, fingerprints), np.bool_).copy()
+        # In their order neighbours are in the same leaf of a set and in the same page of a run.
+        some_slots, some_prints, places = kernels.rank_keys(slots, fingerprints)
+        ordered = columns_of((some_slots, some_prints))
+        found = np.frombuffer(self._fresh.check(*ordered), np.bool_).copy()
         if self._frozen is not None:
-            found |= np.frombuffer(self._frozen.check(slots, fingerprints), np.bool_)
-        rows = np.flatnonzero(~found)
-        if len(rows) and self._runs:
-            some_slots, prints = _column(slots, np.uint16)[rows], _column(fingerprints, np.uint64)[rows]
-            maybe = np.frombuffer(self._filter.check(some_slots, prints), np.bool_)
-            count = int(np.count_nonzero(maybe))
-            self._denied += len(rows) - count
-            if count:
-                there = self._in_runs(some_slots[maybe], prints[maybe] & _FINGERPRINT)
-                found[rows[maybe]] = there
-                self._looked_up += count
-                self._false += count - int(np.count_nonzero(there))
+            found |= np.frombuffer(self._frozen.check(*ordered), np.bool_)
+        if self._runs:
+            rows = np.flatnonzero(~found)
+            rows = rows[self._filter.check(ordered[0][rows], ordered[1][rows])]
+            if len(rows):
+                there = self._in_runs(ordered[0][rows], ordered[1][rows])
+                found[rows] = there
+                self._looked_up += len(rows)
+                self._filter.false += len(rows) - int(np.count_nonzero(there))
         if len(self._removed):
-            found &= ~np.frombuffer(self._removed.check(slots, fingerprints), np.bool_)
-        return found.tobytes()
+            found &= ~np.frombuffer(self._removed.check(*ordered), np.bool_)
+        answers: npt.NDArray[np.bool_] = found[np.frombuffer(places, np.uint32)]
+        return answers.tobytes()
 
     def _in_runs(self, slots: npt.NDArray[np.uint16], prints: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
-        some_slots, some_prints, places = kernels.rank_keys(slots, prints)
-        slots, prints = columns_of((some_slots, some_prints))
         found = np.zeros(len(slots), np.bool_)
         for run in sorted(self._runs, key=len, reverse=True):  # the largest has most of them
             rest = np.flatnonzero(~found)
             if not len(rest):
                 break
             found[rest] = run.find(slots[rest], prints[rest])
-        answers: npt.NDArray[np.bool_] = found[np.frombuffer(places, np.uint32)]
-        return answers
+        return found
 
     def add(self, slots: Any, fingerprints: Any) -> None:
         """Adds keys, and does a part of the work that waits. Never fails: without room on disk the keys stay in
@@ -128,7 +114,8 @@ class SpilledKeys:
     @property
     def fresh_keys_max(self) -> int:
         """How many keys may be in memory before they are written as a run."""
-        return max(SEEN_FRESH_KEYS_MIN, self.bytes_max // SEEN_FRESH_SHARE // SEEN_KEY_BYTES)
+        size = fresh_bytes(self.bytes_max, self._filter.statistics()["filter_bytes"])
+        return max(SEEN_FRESH_KEYS_MIN, size // SEEN_KEY_BYTES)
 
     def _step(self, added: int) -> None:
         """Does a part of the work: what each added key needs until it is in the largest run, and more if the fresh keys
@@ -159,13 +146,13 @@ class SpilledKeys:
             return None
         self._patience = 0
         if self._frozen is None and len(self._fresh) >= self.fresh_keys_max:
-            self._frozen, self._fresh = self._fresh, kernels.FingerprintSet()
+            self._frozen, self._fresh, self._filtered = self._fresh, kernels.FingerprintSet(), 0
         if self._frozen is not None:
             self._work_left = len(self._frozen)
             return self._write(self._frozen)
-        if self._filter_is_full():
-            self._work_left = sum(map(len, self._runs))
-            return self._roll_over()
+        if misfit := self._filter.misfit(self.bytes_max):
+            self._work_left = misfit.keys
+            return self._roll_over(misfit)
         if count := due(self._runs):
             old = self._runs[len(self._runs) - count :]
             self._work_left = sum(map(len, old))
@@ -182,7 +169,9 @@ class SpilledKeys:
                 if not len(slots):
                     break
                 writer.add(slots, prints)
-                self._filter.add(slots, prints)
+                new = max(self._filtered - writer.rows + len(slots), 0)  # an attempt that failed added the others
+                self._filter.add(slots[new:], prints[new:])
+                self._filtered = max(self._filtered, writer.rows)
                 slot, first = int(slots[-1]), int(prints[-1]) + 1
                 if first > FINGERPRINT_MAX:
                     slot, first = slot + 1, 0
@@ -208,35 +197,9 @@ class SpilledKeys:
         self._runs[len(self._runs) - len(old) :] = [run]
         self._unremoved = [run for run in (*self._unremoved, *old) if not run.remove()]
 
-    def _roll_over(self) -> Generator[int, None, None]:
-        """Fills a larger filter from the runs, and then replaces the old one."""
-        keys = sum(map(len, self._runs))
-        larger = self._larger = kernels.BlockedBloom(self._larger_lines(keys), SEEN_FILTER_HASHES)
-        try:
-            for run in list(self._runs):
-                for slots, prints in run.read():
-                    larger.add(slots, prints)
-                    yield len(slots)
-        finally:
-            self._larger = None
-        self._filter = larger
-        self._denied = self._false = self._looked_up = 0
-        self.rolled_over += 1
-
-    def _filter_is_full(self) -> bool:
-        """Whether the filter has more keys than it was made for, and a larger one has room."""
-        bits, keys = self._filter.statistics()["bits"], len(self._filter)
-        return keys * SEEN_FILTER_BITS > bits and self._larger_lines(keys) * _LINE_BITS > 3 * bits // 2
-
-    def _larger_lines(self, keys: int) -> int:
-        return self._lines(keys, beside=self._filter.statistics()["bytes"])
-
-    def _lines(self, keys: int, *, beside: int) -> int:
-        """The lines of a filter for twice as many keys, as far as the memory suffices. A filter may use half of it, and
-        together with the bytes of the one that it replaces three quarters: new keys need the rest."""
-        wanted = 2 * max(keys, SEEN_FRESH_KEYS_MIN) * SEEN_FILTER_BITS // _LINE_BITS
-        memory = max(self.bytes_max, 2 * SEEN_FRESH_KEYS_MIN)
-        return max(1, min(wanted, min(memory // 2, 3 * memory // 4 - beside) * 8 // _LINE_BITS))
+    def _roll_over(self, misfit: Misfit) -> Generator[int, None, None]:
+        """Replaces a part of the filter."""
+        yield from self._filter.replace(misfit, tuple(self._runs))
 
     # ------------------------------------------------------------------------------------------------ its size
 
@@ -246,22 +209,17 @@ class SpilledKeys:
 
     def statistics(self) -> dict[str, int]:
         """Returns how many keys there are, the bytes in memory and on disk, and the parts of these."""
-        filter_ = self._filter.statistics()
+        told = self._filter.statistics()
         in_memory = [self._fresh, self._removed, *([self._frozen] if self._frozen is not None else [])]
         sets = sum(one.statistics()["bytes"] for one in in_memory)
-        larger = self._larger.statistics()["bytes"] if self._larger is not None else 0
         return {
             "keys": len(self),
-            "bytes": sets + filter_["bytes"] + larger + sum(run.memory_bytes for run in self._runs),
+            "bytes": sets + told["filter_bytes"] + sum(run.memory_bytes for run in self._runs),
             "disk_bytes": sum(run.disk_bytes for run in self._runs),
             "runs": len(self._runs),
-            "filter_bits": filter_["bits"],
-            "filter_bytes": filter_["bytes"],
-            "filter_keys": filter_["keys"],
-            "filter_denied": self._denied,
-            "filter_false": self._false,
+            **told,
             "looked_up": self._looked_up,
-            "rolled_over": self.rolled_over,
+            "rolled_over": self._filter.replaced,
         }
 
     @property
