@@ -26,6 +26,7 @@ BENCHES = (
     "cluster",
     "scale",
     "service",
+    "openings",
     "looks",
     "parts",
     "reach",
@@ -57,7 +58,7 @@ def main(arguments: list[str] | None = None) -> int:
         type=_sizes,
         metavar="N,N",
         help="frontier, service: sizes instead of 10000,100000,1000000; frontier: 10000000 needs half an hour and some "
-        "10 GB",
+        "10 GB; openings: hosts instead of 10000,1000000",
     )
     parser.add_argument(
         "--drawn",
@@ -90,6 +91,7 @@ def main(arguments: list[str] | None = None) -> int:
         "scale": {"keys": given.keys, "memory": given.memory},
         "looks": {"hosts": given.hosts},
         "service": {"queues": given.queues, "quick": given.quick},
+        "openings": {"queues": given.queues or ()},
         "frontier": {"quick": given.quick, "queues": given.queues, "drawn": given.drawn},
     }
     unknown = set(given.names) - set(BENCHES)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from limiting import set_limits
 from outrider.storage.log import Log
 
 HERE = Path(__file__).parent
@@ -25,3 +26,8 @@ def _small_logs(monkeypatch):
     defaults = Log.open.__func__.__kwdefaults__
     monkeypatch.setitem(defaults, "segment_bytes_first", 1 << 16)
     monkeypatch.setitem(defaults, "segment_bytes_max", 1 << 18)
+
+
+@pytest.fixture(autouse=True)
+def _each_stop_keeps_its_schedule(monkeypatch):
+    set_limits(monkeypatch, KEPT_URLS_MIN=0, KEPT_CARDS=3, KEPT_QUEUES=2, KEPT_KEYS=2)

@@ -21,6 +21,7 @@ import msgspec
 
 from model.inside import inspect
 from model.interleaving import Interleaving
+from model.openings import compare_openings
 from model.world import Clock, recount
 from outrider import Frontier, Link
 from outrider.clock import instant
@@ -845,6 +846,7 @@ class History:
             "group": {"address": {"gap": GAP}} if self.grouped else None,
             "memory_bytes": 500 if self.seed % 2 else MEMORY_BYTES,  # room for a few cards: the rest is on disk
         }
+        compare_openings(self.disk, now=self.clock(), memory_bytes=settings["memory_bytes"])
         frontier = Frontier.open(
             self.disk, clock=self.clock, settings=settings, seed=self.seed & 0xFFFF, keys=CLUSTER_KEYS,
             addresses="errands", robots="caller"

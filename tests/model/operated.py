@@ -22,6 +22,7 @@ from urllib.parse import urlsplit
 from model.bystander import ALL, SECOND, Judge, Request, Settings, plain
 from model.inside import inspect
 from model.interleaving import Interleaving
+from model.openings import compare_openings
 from model.world import Clock, recount
 from outrider import Frontier, Link
 from outrider.clock import instant
@@ -118,6 +119,7 @@ class Operated:
 
     def open(self) -> Frontier:
         said = self.judge.settings
+        compare_openings(self.disk, now=self.clock())
         frontier = Frontier.open(
             self.disk, clock=self.clock, settings=self.settings, seed=self.seed & 0xFFFF,
             robots="errands" if said.robots_errands else "caller",

@@ -41,6 +41,8 @@ def kind(request, monkeypatch):
     that become cold whenever they have no URLs, and return; seen keys that are written to disk three at a time.
 
     Shared clocks: hosts are grouped by addresses that errands find."""
+    if request.param == "log alone":
+        set_limits(monkeypatch, KEPT_URLS_MIN=1 << 40)
     if request.param in ("checkpoints all the time", "power cuts", "hosts on disk", "all on disk"):
         set_limits(monkeypatch, LOG_BYTES_BEFORE_CHECKPOINT=4_000)
         monkeypatch.setattr(

@@ -32,7 +32,9 @@ NOT_YET: frozenset[str] = frozenset()
 def kind(request, monkeypatch):
     """The load of the disk: the log alone; checkpoints at any moment, and calls cut into frames; long queues and hosts
     with nothing due."""
-    if request.param != "log alone":
+    if request.param == "log alone":
+        set_limits(monkeypatch, KEPT_URLS_MIN=1 << 40)
+    else:
         set_limits(monkeypatch, CALL_BYTES_PER_FRAME=300)
         set_limits(monkeypatch, LOG_BYTES_BEFORE_CHECKPOINT=4_000)
         monkeypatch.setattr(

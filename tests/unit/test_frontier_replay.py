@@ -89,7 +89,7 @@ def tables_of(disk: FaultyFiles, window: Any, patch: pytest.MonkeyPatch) -> tupl
         files = disk.copy()
         manifest = Manifest.load(files)
         assert manifest is not None
-        _, tables, log = read_store(files, manifest, scratch=None)
+        _, tables, log, _ = read_store(files, manifest, scratch=None)
     log.close()
     return tables, all_of(tables)
 

@@ -19,7 +19,7 @@ from outrider.frontier.state.tables import Tables
 from outrider.frontier.stores.ledger import Ledger
 from outrider.frontier.verbs import arguments
 from outrider.limits import SLOTS
-from outrider.storage.checkpoint import Checkpoint, newest_checkpoint
+from outrider.storage.checkpoint import SCHEDULES, Checkpoint, newest_checkpoint
 from outrider.storage.files import Directory, Files
 from outrider.storage.log import Changelog, Log
 from outrider.storage.manifest import Manifest, slot_ranges
@@ -90,13 +90,31 @@ def open_log(
     return Log.open(files, store=store, epoch=0, after=after, synced=synced, read_only=read_only, changelog=changelog)
 
 
+def schedule_of(files: Files, store: bytes, checkpoint: Checkpoint | None) -> tuple[Checkpoint | None, str]:
+    """Returns the file of `kept_schedule` that was written with a checkpoint, None without one, and a sentence about a
+    damaged one, or ""."""
+    if checkpoint is None:
+        return None, ""
+    try:
+        found = newest_checkpoint(files, store=store, stem=SCHEDULES)
+    except FileNotFoundError:
+        return None, ""  # the owner of the store has just removed it
+    except StoreError as error:
+        return None, f"{error}; the opening read the ledger instead"
+    if found is None or (found.number, found.start_lsn) != (checkpoint.number, checkpoint.start_lsn):
+        return None, ""
+    return found, ""
+
+
 def read_store(
     files: Files, manifest: Manifest, *, scratch: Files | None, now: Instant = 0, memory_bytes: int | None = None
-) -> tuple[Checkpoint | None, Tables, Log]:
-    """Returns the newest checkpoint, the tables at the log's end, and the log, open for reading only. scratch: the
-    files for the tails of queues, None to keep them in memory."""
+) -> tuple[Checkpoint | None, Tables, Log, str]:
+    """Returns the newest checkpoint, the tables at the log's end, the log, open for reading only, and a sentence about
+    a kept schedule that cannot be used, or "". scratch: the files for the tails of queues, None to keep them in
+    memory."""
     store = manifest.store_bytes
     checkpoint = newest_checkpoint(files, store=store)
+    schedule, damage = schedule_of(files, store, checkpoint)
     names = recovery.run_names(checkpoint)
     with contextlib.ExitStack() as opened:
         ledger = Ledger.open(files, store=store, names=[name for name in names if family_of(name) == LEDGER])
@@ -116,12 +134,12 @@ def read_store(
         opened.pop_all()
     try:
         with all_stays():
-            recovery.load(tables, checkpoint, log)
+            unused = recovery.load(tables, checkpoint, log, schedule)
     except BaseException:
         log.close()
         let_go(tables)
         raise
-    return checkpoint, tables, log
+    return checkpoint, tables, log, damage or unused
 
 
 def let_go(tables: Tables | None) -> None:

@@ -105,6 +105,7 @@ from outrider.journey import (
 from outrider.kernels.card_layout import Heads
 from outrider.limits import (
     CHECKPOINT_LISTED_MAX,
+    KEPT_URLS_MIN,
     LOOK_PAUSE_SECONDS,
     RECORDS_PER_SCAN,
     REMOTE_PATIENCE_SECONDS,
@@ -161,6 +162,7 @@ class Frontier:
         self._heard = 0  # the clock's answer at that time
         self._stepped_back = False  # the clock was set back since then, and hosts have not rested for it yet
         self._read_only = False
+        self._keeps_schedule = False
         self._rounds = Rounds(files, machine, log, self._failure, store=store, newest=checkpoint)
         self._bell = Bell()
         self._socket: StoreSocket | None = None
@@ -215,7 +217,7 @@ class Frontier:
             store = manifest.store_bytes
             # Read before any write except tails, which are removed again: an unreadable store is not changed.
             began = checked(clock()) if clock is not None else clocks.wall()
-            checkpoint, tables, looked = read_store(
+            checkpoint, tables, looked, note = read_store(
                 files, manifest, scratch=files, now=began, memory_bytes=options.memory_bytes
             )
             judge_recovered(judge, tables, looked)
@@ -226,7 +228,10 @@ class Frontier:
             takeover = changelog is not None
             source, at, passed, step = clock_of(tables, clock, takeover=takeover)
             frontier = cls(files, Machine(core), log, clock=source, store=store, checkpoint=checkpoint)
-            frontier._begin(at, passed, step, fresh=fresh, callers_clock=clock is not None, takeover=takeover)
+            frontier._keeps_schedule = not takeover  # the directory of a node may be made anew from a snapshot
+            frontier._begin(
+                at, passed, step, fresh=fresh, callers_clock=clock is not None, takeover=takeover, note=note
+            )
             if control and isinstance(path, str | os.PathLike):
                 frontier._socket = _socket_in(os.path.abspath(path), frontier)
         except BaseException:
@@ -235,9 +240,17 @@ class Frontier:
         return frontier
 
     def _begin(
-        self, at: Instant, passed: Instant | None, step: float, *, fresh: bool, callers_clock: bool, takeover: bool
+        self,
+        at: Instant,
+        passed: Instant | None,
+        step: float,
+        *,
+        fresh: bool,
+        callers_clock: bool,
+        takeover: bool,
+        note: str,
     ) -> None:
-        """Writes the opening down, and makes what schedules."""
+        """Writes the opening down, and makes what schedules. note: a sentence about the files that were read."""
         machine, log, registry = self._machine, self._log, self._machine.tables.registry
         previous = registry.closed or ("crashed" if registry.opening[0] else "")
         number = registry.opening[0] + 1
@@ -253,7 +266,8 @@ class Frontier:
         with contextlib.suppress(StoreFullError):  # then old verdicts apply until the next opening
             machine.robots.ask_sooner(at)
         self._last, self._heard = at, checked(self._clock())
-        self.opening = Opening(number, fresh, tuple(notes_of(log, previous, ended, step)), step, ended, previous)
+        notes = [*notes_of(log, previous, ended, step), *([note] if note else [])]
+        self.opening = Opening(number, fresh, tuple(notes), step, ended, previous)
 
     @classmethod
     def memory(
@@ -266,7 +280,11 @@ class Frontier:
         addresses: str = "caller",
     ) -> Frontier:
         """A frontier that is forgotten with the process."""
-        return cls.open(MemoryFiles(), clock=clock, seed=seed, settings=settings, robots=robots, addresses=addresses)
+        frontier = cls.open(
+            MemoryFiles(), clock=clock, seed=seed, settings=settings, robots=robots, addresses=addresses
+        )
+        frontier._keeps_schedule = False  # nobody opens it again
+        return frontier
 
     @classmethod
     def look(
@@ -302,7 +320,7 @@ class Frontier:
             if manifest is None:
                 raise NoStoreError(f"{files.describe()} is empty; use the directory of a store")
             store = manifest.store_bytes
-            checkpoint, tables, log = read_store(files, manifest, scratch=None)
+            checkpoint, tables, log, _ = read_store(files, manifest, scratch=None)
             if judge is not None:
                 judge(Recovered(tables, log))
             machine = Machine(
@@ -343,7 +361,9 @@ class Frontier:
         return connect(address, token=token, ca=ca, worker=worker, patience_seconds=patience_seconds)
 
     def close(self, state: str = "stopped") -> None:
-        """Stops cleanly; open leases of this process end. `state` is stored: "finished" or "stopped".
+        """Stops cleanly; open leases of this process end. `state` is stored: "finished" or "stopped". With "stopped",
+        and 100,000 URLs or more, it makes a checkpoint and keeps the schedule for the next opening, which then reads no
+        ledger.
 
         Raises SettingsError, and closes nothing, for another state. Raises StoreFailedError when the stop cannot be
         written, or when a checkpoint of a second thread had failed and no call has reported it yet. The store is closed
@@ -365,6 +385,9 @@ class Frontier:
                     self._take_back(self._last_instant())
                     self._machine.opening.note_closing(state, self._last_instant())
                     self._log.sync()
+                    urls = self._machine.tables.urls.accepted()
+                    if self._keeps_schedule and state == "stopped" and urls >= KEPT_URLS_MIN:
+                        self._rounds.keep_schedule(self._last_instant())
                 self._failure.tell()
             finally:
                 let_all_go(self._files, self._log, self._machine.tables)

@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterator
 
 from outrider.clock import Instant
 from outrider.engine.failure import Failure
-from outrider.errors import StoreFullError
+from outrider.errors import DamagedStoreError, StoreFullError
 from outrider.frontier.format.facts import Fact, encode, encode_in_pieces
 from outrider.frontier.machine import Machine
+from outrider.frontier.state import kept_schedule
 from outrider.frontier.state.tables import COPY_ROWS, LEASES, OWN, RUNS
 from outrider.limits import (
     CHECKPOINT_BYTES_PER_ORDER,
@@ -27,7 +28,13 @@ from outrider.limits import (
     ROUND_PATIENCE_BYTES,
     ROUND_SOONER_FOR_HOSTS,
 )
-from outrider.storage.checkpoint import Checkpoint, CheckpointWriter
+from outrider.storage.checkpoint import (
+    SCHEDULES,
+    Checkpoint,
+    CheckpointWriter,
+    newest_checkpoint,
+    remove_before,
+)
 from outrider.storage.files import Files
 from outrider.storage.log import Log
 
@@ -299,6 +306,7 @@ class Rounds:
             writer.finish(lsn)
             for part in parts:
                 part.settled()
+            remove_before(self._files, writer.number, SCHEDULES)
             # Here, not in a call: removing a segment of 64 MB needs a dozen milliseconds.
             self._log.drop_through(wanted)
             self._finished = (writer.number, round_.start, size)
@@ -323,6 +331,39 @@ class Rounds:
         except BaseException as error:
             self._failure.stop(error, _WITHIN)
             raise
+
+    def keep_schedule(self, now: Instant) -> None:
+        """Makes a last round, and writes the schedule next to its checkpoint, for a close: later calls may not follow.
+        It leaves the schedule out if the disk is full or a file of tails is damaged. Raises StoreFailedError."""
+        tables = self._machine.tables
+        if not kept_schedule.can_be_kept(tables):
+            return
+        try:
+            self.begin(now)
+            self._through(now)
+        except BaseException as error:
+            self._failure.stop(error, _WITHIN)
+            raise
+        checkpoint = newest_checkpoint(self._files, store=self._store)
+        if checkpoint is None or checkpoint.start_lsn != self._log.appended_lsn:
+            return  # the disk is full
+        writer: CheckpointWriter | None = None
+        try:
+            writer = CheckpointWriter(
+                self._files,
+                store=self._store,
+                number=checkpoint.number,
+                start_lsn=checkpoint.start_lsn,
+                stem=SCHEDULES,
+            )
+            for section, payload in kept_schedule.pieces(tables, checkpoint):
+                writer.add(OWN_SLOT, section, 0, checkpoint.lsn, payload)
+            writer.finish(checkpoint.lsn)
+        except (StoreFullError, DamagedStoreError):
+            pass
+        finally:
+            if writer is not None:
+                writer.abandon()
 
     def _through(self, now: Instant) -> None:
         """Brings a round that is under way to its end, and raises why it failed."""

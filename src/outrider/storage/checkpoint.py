@@ -3,6 +3,8 @@
 File `checkpoint-<number, 16 hex digits>.ckpt`: | header | range | range | … | footer |; `docs/formats/frames.md` draws
 it. A checkpoint is written under a `.tmp` name between other work. It gets its name when all of it is on the device,
 and only then the previous checkpoint is removed.
+
+A kept schedule (`outrider.frontier.state.kept_schedule`) is a file of the same format under another stem.
 """
 
 from __future__ import annotations
@@ -45,22 +47,43 @@ _RANGE = struct.Struct("<4sIIIQQQ")  # mark, payload length, slot, section, firs
 _FOOTER = struct.Struct("<4sIQQQ")  # mark, crc over the ranges' crcs, ranges, payload bytes, LSN; the crc follows
 _HEADER_BYTES = sealed_bytes(_HEADER)
 _FOOTER_BYTES = sealed_bytes(_FOOTER)
-_NAME = re.compile(r"checkpoint-([0-9a-f]{16})\.ckpt")
-_UNFINISHED = re.compile(r"checkpoint-[0-9a-f]{16}\.tmp")
+CHECKPOINTS, SCHEDULES = "checkpoint", "schedule"
+"""The stems of file names."""
 
 Range = tuple[int, int, int, int, bytes]
 """(slot, section, first row, LSN, payload)."""
 
 
-def checkpoint_name(number: int) -> str:
+def checkpoint_name(number: int, stem: str = CHECKPOINTS) -> str:
     """The name of the checkpoint with this number."""
-    return f"checkpoint-{number:016x}.ckpt"
+    return f"{stem}-{number:016x}.ckpt"
+
+
+def remove_unfinished(files: Files, stem: str) -> None:
+    """Removes what earlier attempts left, as far as the disk allows."""
+    for name in files.names():
+        if re.fullmatch(rf"{stem}-[0-9a-f]{{16}}\.tmp", name):
+            remove_if_possible(files, name)
+
+
+def remove_before(files: Files, number: int, stem: str = CHECKPOINTS) -> None:
+    """Removes the files with lower numbers, as far as the disk allows."""
+    for found in _numbers(files, stem):
+        if found < number:
+            remove_if_possible(files, checkpoint_name(found, stem))
+
+
+def remove_schedules(files: Files) -> None:
+    """Removes all kept schedules. Raises StoreError."""
+    for number in _numbers(files, SCHEDULES):
+        files.remove(checkpoint_name(number, SCHEDULES))
+    files.sync_directory()
 
 
 class CheckpointWriter:
     """Writes one checkpoint range by range; until `finish` has returned the older one counts."""
 
-    def __init__(self, files: Files, *, store: bytes, number: int, start_lsn: int) -> None:
+    def __init__(self, files: Files, *, store: bytes, number: int, start_lsn: int, stem: str = CHECKPOINTS) -> None:
         """Begins checkpoint `number`, and removes the files of earlier attempts.
 
         `start_lsn` is the last LSN before the first range is copied: replay starts after it. Raises StoreFullError,
@@ -70,11 +93,10 @@ class CheckpointWriter:
             raise ValueError(f"a store id has 16 bytes, not {len(store)}")
         self._files = files
         self._number = number
-        self._temporary = f"checkpoint-{number:016x}{TEMPORARY_SUFFIX}"
+        self._stem = stem
+        self._temporary = f"{stem}-{number:016x}{TEMPORARY_SUFFIX}"
         self._compressor = zstd.ZstdCompressor(level=_LEVEL)
-        for name in files.names():
-            if _UNFINISHED.fullmatch(name):
-                remove_if_possible(files, name)
+        remove_unfinished(files, stem)
         header = _HEADER.pack(_HEADER_MAGIC, CHECKPOINT_FORMAT, store, number, start_lsn)
         self._buffer = bytearray(sealed(header))
         self._ended = False
@@ -144,12 +166,10 @@ class CheckpointWriter:
         file.sync()
         file.close()
         self._file = None
-        self._files.rename(self._temporary, checkpoint_name(self._number))
+        self._files.rename(self._temporary, checkpoint_name(self._number, self._stem))
         self._ended = True
         self._files.sync_directory()
-        for number in _numbers(self._files):
-            if number < self._number:
-                remove_if_possible(self._files, checkpoint_name(number))
+        remove_before(self._files, self._number, self._stem)
 
     def abandon(self) -> None:
         """Removes the written part; the older checkpoint counts. After `finish` nothing happens."""
@@ -190,6 +210,12 @@ class Checkpoint:
     """The file's size."""
     chain: int
     """The checksum over the ranges' checksums, in their order."""
+    stem: str = CHECKPOINTS
+
+    @property
+    def name(self) -> str:
+        """The name of its file."""
+        return checkpoint_name(self.number, self.stem)
 
     def ranges(self) -> Iterator[Range]:
         """Its ranges in the order of writing: (slot, section, first row, LSN, payload); one range of memory.
@@ -197,7 +223,7 @@ class Checkpoint:
         Raises DamagedStoreError, naming file and byte, as soon as a range is not whole. Ranges that were yielded before
         were whole.
         """
-        name = checkpoint_name(self.number)
+        name = self.name
         where = self.files.describe(name)
         end = self.bytes - _FOOTER_BYTES
         head_bytes = _RANGE.size + CRC.size
@@ -252,17 +278,17 @@ def unpacked_payload(mark: bytes, payload: bytes) -> bytes | None:
     return plain if decompressor.eof and not decompressor.unused_data else None
 
 
-def newest_checkpoint(files: Files, *, store: bytes) -> Checkpoint | None:
+def newest_checkpoint(files: Files, *, store: bytes, stem: str = CHECKPOINTS) -> Checkpoint | None:
     """Returns the checkpoint with the highest number, or None. Unfinished checkpoints are ignored.
 
     Raises DamagedStoreError when its header or footer is not whole or it belongs to another store, ForeignStoreError
     for a newer format.
     """
-    numbers = _numbers(files)
+    numbers = _numbers(files, stem)
     if not numbers:
         return None
     number = numbers[-1]
-    name = checkpoint_name(number)
+    name = checkpoint_name(number, stem)
     where = files.describe(name)
     file = files.open(name)
     try:
@@ -288,9 +314,9 @@ def newest_checkpoint(files: Files, *, store: bytes) -> Checkpoint | None:
     mark, chain, count, _, lsn = _FOOTER.unpack_from(footer)
     if mark != _FOOTER_MARK or not is_whole(footer, _FOOTER):
         raise DamagedStoreError(f"{where} at byte {size - _FOOTER_BYTES}: the checkpoint's footer fails its checksum")
-    return Checkpoint(files, number, start_lsn, lsn, count, size, chain)
+    return Checkpoint(files, number, start_lsn, lsn, count, size, chain, stem)
 
 
-def _numbers(files: Files) -> list[int]:
-    matches = (_NAME.fullmatch(name) for name in files.names())
+def _numbers(files: Files, stem: str = CHECKPOINTS) -> list[int]:
+    matches = (re.fullmatch(rf"{stem}-([0-9a-f]{{16}})\.ckpt", name) for name in files.names())
     return sorted(int(match.group(1), 16) for match in matches if match)

@@ -52,7 +52,7 @@ from outrider.frontier.stores.ledger import Ledger
 from outrider.journey import Verification
 from outrider.kernels import FRAME_BYTES_MAX
 from outrider.limits import CHECKPOINT_PAYLOAD_BYTES_MAX, DELAY_SECONDS_FLOOR, OWN_SLOT
-from outrider.storage.checkpoint import CheckpointWriter, checkpoint_name
+from outrider.storage.checkpoint import CheckpointWriter, checkpoint_name, remove_schedules
 from outrider.storage.files import Directory, replace
 from outrider.storage.losses import Loss
 from outrider.storage.manifest import MANIFEST_NAME, Manifest
@@ -223,6 +223,8 @@ def repair(path: str, *, now: Instant | None = None) -> Repaired:
         report(files, Mended(folder, tuple(kept), tuple(losses)), facts)
         # This order survives a kill in between. After the new checkpoint no lost part is needed any more. Until then
         # the log stays as it is, and a damaged log refuses to open.
+        # Without the schedule, which may name records that are lost: the next opening reads the ledger.
+        remove_schedules(files)
         names, more = mend_ledger(files, found, folder)
         kept += names
         losses += more

@@ -466,6 +466,11 @@ class Queues(Columns):
         if len(changed):
             self._count(np.unique(changed), _WITH_OPEN, step)
 
+    def set_open(self, rows: Rows, counts: Column) -> None:
+        """Sets the numbers of open URLs of queues, which have none yet."""
+        self.open[rows] = counts
+        self._count(rows[counts > 0], _WITH_OPEN, 1)
+
     def close(self, rows: Rows) -> None:
         """Takes all open URLs of these queues out of the counts."""
         self._count(rows[self.open[rows] > 0], _WITH_OPEN, -1)

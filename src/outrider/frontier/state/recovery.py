@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from outrider.errors import DamagedStoreError, ForeignStoreError
+from outrider.errors import DamagedStoreError, ForeignStoreError, StoreError
 from outrider.frontier.format.facts import FRAME_KIND, STREAMS, Fact, decode, unpacked
 from outrider.frontier.format.page_lines import completed
+from outrider.frontier.state import kept_schedule
 from outrider.frontier.state.replay import Window, applied, apply
 from outrider.frontier.state.tables import HOSTS, LEASES, OWN, RUNS, Tables
 from outrider.kernels import FRAME_BYTES_MAX
@@ -28,8 +29,9 @@ def run_names(checkpoint: Checkpoint | None) -> list[str]:
     return names
 
 
-def load(tables: Tables, checkpoint: Checkpoint | None, log: Log) -> None:
-    """Fills empty tables. Raises DamagedStoreError or ForeignStoreError, naming the place.
+def load(tables: Tables, checkpoint: Checkpoint | None, log: Log, schedule: Checkpoint | None = None) -> str:
+    """Fills empty tables. schedule: the file of `kept_schedule` for this checkpoint, if there is one. Returns why it
+    was not used, "" if it was or is missing. Raises DamagedStoreError or ForeignStoreError, naming the place.
 
     A round copies hosts, queues and authorities between calls, each range at its own LSN. Facts have absolute values,
     so replay of all facts from the checkpoint's start, also of facts older than a range, ends in the last state. URLs
@@ -48,7 +50,7 @@ def load(tables: Tables, checkpoint: Checkpoint | None, log: Log) -> None:
                         tables.meet_cold()  # calls during the round may have recalled hosts after the copied rows
                 window.add(payload)
     window.close()
-    tables.urls.restore()
+    unused = _restore_urls(tables, checkpoint, schedule)
     tables.urls.seen.note_additions()
     for payload in leases:
         with applied(0, 0):
@@ -65,6 +67,21 @@ def load(tables: Tables, checkpoint: Checkpoint | None, log: Log) -> None:
         tables.urls.wake(tables.now, WAKES_PER_CALL_MAX)
     tables.leaving.drop(len(tables.leaving.stalled))
     tables.forget_changed()
+    return unused
+
+
+def _restore_urls(tables: Tables, checkpoint: Checkpoint | None, schedule: Checkpoint | None) -> str:
+    """Fills what is derived from the ledger, from the schedule or by a scan. Returns why not from the schedule."""
+    unused = ""
+    if checkpoint is not None and schedule is not None:
+        try:
+            kept_schedule.restore(tables, checkpoint, schedule)
+        except (StoreError, FileNotFoundError, kept_schedule.UnfitScheduleError) as error:
+            unused = kept_schedule.describe(schedule, error)
+        else:
+            return ""
+    tables.urls.restore()
+    return unused
 
 
 def _ranges(checkpoint: Checkpoint | None) -> Iterator[list[tuple[int, bytes]]]:

@@ -7,7 +7,7 @@ host, a leased one with its lease. The ledger has the newest record of every URL
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
@@ -127,26 +127,34 @@ class UrlTable:
     ) -> None:
         self._tables = tables
         self.ledger = ledger
-        self.seen = SeenSet(tables.crawls.callers, scratch=scratch, bytes_max=seen_bytes_max)
         self.leases = kernels.Leases()
-        self.backlog = TailedBacklog(scratch, name="backlog", bytes_max=bytes_max, orders=tables.crawls.orders)
         self._scratch = scratch
+        self._bytes_max, self._seen_bytes_max = bytes_max, seen_bytes_max
         self._began = began
-        self.calendar = Calendar(scratch, name="calendar", now=began)
-        self.planned = Calendar(scratch, name="planned", now=began)
-        """The waiting URLs that a revisit rule looks at when they are due, maybe several times."""
+        self._make_places(began)
         self.planned_stay = False  # planned URLs that are due still wait: a rule looks at them within a rate
         self.signals = HostSignals()
         self.payments = Payments()
-        self.spent = TailedBacklog(scratch, name="spent")  # by host: parked for a budget
         self.order = 1  # the number of the next URL that is accepted
         self.counts = [0] * 7  # by state
         self.of_crawls: defaultdict[int, list[int]] = defaultdict(lambda: [0] * 7)
         """The same counts of each crawl, by its row."""
         self.void_waiting = 0  # cards of deleted queues that the calendars still have
+        self.scanned = False  # whether the ledger was read to fill the places
         self.requeued: dict[int, tuple[Instant, float]] = {}
         """By token: due and priority (NaN: as before) of leased URLs that are queued again when the lease ends."""
         self._woken: Instant = 0  # the latest instant up to which waiting URLs were queued
+
+    def _make_places(self, now: Instant) -> None:
+        """Makes the structures that are derived from the ledger, without URLs."""
+        crawls, scratch = self._tables.crawls, self._scratch
+        self.seen = SeenSet(crawls.callers, scratch=scratch, bytes_max=self._seen_bytes_max)
+        self.backlog = TailedBacklog(scratch, name="backlog", bytes_max=self._bytes_max, orders=crawls.orders)
+        self.calendar = Calendar(scratch, name="calendar", now=now)
+        self.planned = Calendar(scratch, name="planned", now=now)
+        """The waiting URLs that a revisit rule looks at when they are due, maybe several times."""
+        self.spent = TailedBacklog(scratch, name="spent")
+        """By host: those that are parked for a budget."""
 
     def _card(self, tokens: Uint64s, cards: Cards, hand: KnownRows | None = None) -> None:
         """Applies whole cards: new URLs, and URLs whose body changed."""
@@ -642,17 +650,34 @@ class UrlTable:
         self.void_waiting -= int(dead.sum())
         return cards.filter(~dead)
 
-    def restore(self) -> None:
-        """Call it behind the checkpoint's hosts and queues: fills everything derived from the ledger, in one scan."""
-        began = max(self._tables.now, self._began)
-        self.calendar.close()
-        self.calendar = Calendar(self._scratch, name="calendar", now=began)
-        self.planned.close()
-        self.planned = Calendar(self._scratch, name="planned", now=began)
+    @property
+    def last_woken(self) -> Instant:
+        """The latest instant up to which waiting URLs were queued."""
+        return self._woken
+
+    def begin_anew(self) -> None:
+        """Call it after the checkpoint's hosts and queues: removes everything that is derived from the ledger."""
+        for part in (self.seen, self.backlog, self.calendar, self.planned, self.spent):
+            part.close()
+        self._make_places(max(self._tables.now, self._began))
+        self.counts = [0] * 7
+        self.of_crawls.clear()
+        self.scanned = True
         self._tables.meet_cold()
         for _, column in self._columns():
             column[: self._tables.queues.count] = 0  # recalled hosts brought counts that the scan adds again
         self._tables.queues.close(np.arange(self._tables.queues.count, dtype=np.uint32))
+
+    def count_kept(self, counts: Sequence[int], of_crawls: Mapping[int, Sequence[int]], *, woken: Instant) -> None:
+        """Sets the counts of all URLs, by state, and the instant up to which waiting ones were queued."""
+        self.counts = list(counts)
+        self.of_crawls.update((row, list(some)) for row, some in of_crawls.items())
+        self._woken = max(self._woken, woken)
+        self.scanned = False
+
+    def restore(self) -> None:
+        """As `begin_anew`, and then fills everything in one scan of the ledger."""
+        self.begin_anew()
         # While the scan may recall hosts, only this thread touches rows and the seen-set; else the reading thread does.
         scan = _gathered(self.ledger.scan())
         told = self._cards_of_scan(ahead(scan)) if len(self._tables.cold) else ahead(self._cards_of_scan(scan))

@@ -9,6 +9,7 @@ bit: from a wide bucket into narrower ones, from a narrow one into the queue of 
 from __future__ import annotations
 
 import heapq
+from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
@@ -238,6 +239,14 @@ class Calendar:
         if not len(self._moved):
             return cards
         return cards.filter(~self._moved.old(_as_put(cards), leaving=leaving))
+
+    def unload(self, most: int) -> Iterator[Cards]:
+        """Removes all cards, about `most` at once, in no order. Raises DamagedStoreError."""
+        while len(cards := self._coming.unload(self._coming_row, most)):
+            yield _as_put(self._living(cards, leaving=True))
+        for *_, row in self._begins:
+            while self._count(row):
+                yield _as_put(self._living(self._waiting.unload(row, most), leaving=True))
 
     def close(self) -> None:
         """Forgets everything and removes the files."""

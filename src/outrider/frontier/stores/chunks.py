@@ -54,6 +54,17 @@ class Packer:
         dictionary = None if self._dictionary is None else self._dictionary.as_digested_dict
         return zstd.ZstdCompressor(options=options, zstd_dict=dictionary)
 
+    @property
+    def dictionary(self) -> bytes:
+        """The dictionary of the chunks that have one; empty before there is one."""
+        return b"" if self._dictionary is None else self._dictionary.dict_content
+
+    def continue_from(self, dictionary: bytes) -> None:
+        """Unpacks chunks that another packer with this dictionary made, and packs with it."""
+        self._dictionary = zstd.ZstdDict(dictionary, is_raw=True) if dictionary else None
+        self._compressor = self._new_compressor()
+        self._samples = bytearray()
+
     def pack(self, cards: Cards, spans: Sequence[tuple[int, int]]) -> list[bytes]:
         """Returns a chunk for each of these spans of rows (first, end), which have 1 to CARDS_MAX cards each. The spans
         ascend and do not overlap."""

@@ -11,13 +11,14 @@ import contextlib
 import itertools
 from array import array
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from outrider import kernels
-from outrider.errors import StoreError, StoreFullError
+from outrider.errors import DamagedStoreError, StoreError, StoreFullError
 from outrider.frontier.format.card_columns import Cards
 from outrider.frontier.stores.chunks import CARDS_MAX, Packer, fingerprints_of, laid_out, read_out
 from outrider.frontier.stores.moved_cards import MovedCards
@@ -58,6 +59,19 @@ Key = tuple[int, int, int]
 """(255 - class, due + 2^63, order): the smaller one is better."""
 _NOTHING: Key = (256, 0, 0)
 """A key worse than that of every card."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chunks:
+    """Chunks of tails, those of one queue together and the best first. ranks, dues, orders: their keys; lengths: their
+    bytes, which `octets` joins."""
+
+    queues: Rows
+    ranks: npt.NDArray[np.uint16]
+    dues: npt.NDArray[np.uint64]
+    orders: npt.NDArray[np.uint64]
+    lengths: Rows
+    octets: bytes
 
 
 class _Tail:
@@ -113,6 +127,16 @@ class _Tail:
                 return
             self._swap(at, child)
             at = child
+
+    def in_order(self) -> list[tuple[Key, int]]:
+        """The keys and places of the chunks, the best first."""
+        return sorted((self._key(at), self.place(at)) for at in range(len(self)))
+
+    def follow(self, refs: npt.NDArray[np.uint64], cards: int) -> None:
+        """Adds chunks in their order, all worse than those that are there: a sorted list is a heap."""
+        self.refs.frombytes(refs.tobytes())
+        self.cards += cards
+        self.first = self._key(0)
 
     def find(self, place: int) -> int | None:
         """The position of the reference to a place."""
@@ -392,6 +416,97 @@ class TailedBacklog:
 
     def _forget_moved(self, queue: int) -> None:
         self._moved_cards -= len(self._moved.pop(queue, ()))
+
+    # --------------------------------------------------------------------------------------- kept between processes
+
+    @property
+    def dictionary(self) -> bytes:
+        """The dictionary of the chunks."""
+        return self._packer.dictionary
+
+    @property
+    def ordered(self) -> bool:
+        """Whether cards are in their sorted form while they are here."""
+        return self._ordered
+
+    def in_sorted_form(self, cards: Cards) -> Cards:
+        """Returns cards as they are while they are here."""
+        return sorted_form(cards) if self._ordered else cards
+
+    def settle_copies(self) -> None:
+        """Reads the chunks with old copies, so that no tail has one. Raises DamagedStoreError."""
+        for queue in list(self._moved):
+            self._bring_these(queue, self._moved[queue].fingerprints())
+        if self._moved:
+            raise DamagedStoreError(f"{len(self._moved)} queues have moved cards that no chunk has")
+
+    def in_memory(self, queues: Rows, most: int) -> Iterator[Cards]:
+        """The cards of these queues outside of tails, as they are here, about `most` at once; they stay. Those of
+        queues that are set aside are read. Raises DamagedStoreError."""
+        places = np.frombuffer(self._kernel.aside(queues), np.uint64)
+        for some in _parts(queues[places == 0], self._kernel, most):
+            yield Cards.of_columns(*self._kernel.whole(some)[1:])
+        there = dict(zip(queues[places != 0].tolist(), places[places != 0].tolist(), strict=True))
+        for some in _parts(queues[places != 0], self._kernel, most):
+            assert self._scratch is not None
+            counts = np.frombuffer(self._kernel.waiting(some), np.uint32).tolist()
+            yield read_out(counts, [self._scratch.read(there[queue], queue) for queue in some.tolist()])
+
+    def chunks(self, queues: Rows, bytes_at_once: int) -> Iterator[Chunks]:
+        """The chunks of the tails of these queues, about `bytes_at_once` bytes at once; they stay. Call
+        `settle_copies` before. Raises DamagedStoreError."""
+        rows: list[int] = []
+        keys: list[Key] = []
+        some: list[bytes] = []
+        size = 0
+        for queue in queues.tolist() if self._tails else ():
+            for key, place in self._tails[queue].in_order() if queue in self._tails else ():
+                assert self._scratch is not None
+                some.append(self._scratch.read(place, queue))
+                rows.append(queue)
+                keys.append(key)
+                size += len(some[-1])
+                if size >= bytes_at_once:
+                    yield _chunks(rows, keys, some)
+                    rows, keys, some, size = [], [], [], 0
+        if some:
+            yield _chunks(rows, keys, some)
+
+    def continue_from(self, dictionary: bytes, *, ordered: bool) -> None:
+        """Prepares an empty backlog for cards and chunks of an earlier one."""
+        self._packer.continue_from(dictionary)
+        self._ordered = ordered
+
+    def put_as_kept(self, rows: Rows, cards: Cards) -> None:
+        """Adds cards of `in_memory`. Raises ValueError, IndexError and DamagedStoreError before it adds a card."""
+        loaded = self._bring_aside(rows)  # with little memory, earlier cards of these queues may be on disk
+        self._put(rows, cards)
+        self._settle(len(cards) + loaded)
+
+    def put_chunks(self, chunks: Chunks) -> None:
+        """Adds chunks to the tails of their queues, after all better ones of a queue. Without `files` and while the
+        disk is full, their cards remain in memory. Raises ValueError for lengths that do not fit."""
+        ends = chunks.lengths.cumsum(dtype=np.int64).tolist()
+        if not ends or ends[-1] != len(chunks.octets) or not chunks.lengths.all():
+            raise ValueError(f"{len(ends)} chunks in {len(chunks.octets)} bytes")
+        pieces = [chunks.octets[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+        owners = chunks.queues.tolist()
+        try:
+            places = self._scratch.append_all(owners, pieces) if self._scratch is not None else None
+        except StoreFullError:
+            places = None
+        if places is None:
+            for queue, piece in zip(owners, pieces, strict=True):
+                self._put_all(queue, self._packer.unpack(piece))
+            return
+        refs = np.empty((len(pieces), 3), np.uint64)
+        refs[:, 0] = chunks.ranks.astype(np.uint64) << np.uint64(PLACE_BITS) | np.array(places, np.uint64)
+        refs[:, 1], refs[:, 2] = chunks.dues, chunks.orders
+        starts = [0, *(np.flatnonzero(np.diff(chunks.queues)) + 1).tolist()]
+        for start, end in zip(starts, [*starts[1:], len(pieces)], strict=True):
+            cards = sum(piece[0] for piece in pieces[start:end])
+            self._tails.setdefault(owners[start], _Tail()).follow(refs[start:end], cards)
+            self._tail_cards += cards
 
     def close(self) -> None:
         """Forgets everything and removes the files."""
@@ -781,6 +896,23 @@ class TailedBacklog:
 
 def _rows(queues: npt.ArrayLike | Sequence[int]) -> Rows:
     return np.ascontiguousarray(queues, np.uint32)
+
+
+def _parts(queues: Rows, kernel: kernels.Backlog, most: int) -> Iterator[Rows]:
+    """These queues without empty ones, in parts of about `most` cards."""
+    counts = np.frombuffer(kernel.waiting(queues), np.uint32)
+    queues, counts = queues[counts > 0], counts[counts > 0]
+    ends = np.flatnonzero(np.diff(counts.cumsum(dtype=np.int64) // most, prepend=0)).tolist()
+    for start, end in zip([0, *ends], [*ends, len(queues)], strict=True):
+        if end > start:
+            yield queues[start:end]
+
+
+def _chunks(rows: list[int], keys: Sequence[Key], some: list[bytes]) -> Chunks:
+    ranks, dues, orders = zip(*keys, strict=True)
+    lengths = np.array([len(chunk) for chunk in some], np.uint32)
+    columns = np.array(ranks, np.uint16), np.array(dues, np.uint64), np.array(orders, np.uint64)
+    return Chunks(_rows(rows), *columns, lengths, b"".join(some))
 
 
 def _keys_of(cards: Cards, spans: Sequence[tuple[int, int]]) -> list[Key]:

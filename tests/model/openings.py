@@ -1,0 +1,136 @@
+"""One store, opened from its kept schedule and by a scan of its ledger: everything that is derived must be equal."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from typing import Any
+
+import numpy as np
+
+from model.world import everything_of
+from outrider.engine.opening import read_store
+from outrider.frontier.format.card_columns import Cards
+from outrider.frontier.state.tables import Tables
+from outrider.frontier.state.url_table import QUEUED, WAITING
+from outrider.kernels.card_layout import PLANNED
+from outrider.sim.disk import FaultyFiles
+from outrider.storage.manifest import Manifest
+from outrider.storage.memory import MemoryFiles
+
+
+def schedules(disk: FaultyFiles) -> list[str]:
+    """The names of the kept schedules on a disk."""
+    return [name for name in disk.names() if name.startswith("schedule-") and name.endswith(".ckpt")]
+
+
+def compare_openings(disk: FaultyFiles, **how: Any) -> bool:
+    """Reads a store in both ways, and changes nothing. how: as for `read_store`. Returns whether it has a schedule that
+    counts. Raises AssertionError when the two states differ."""
+    manifest = Manifest.load(disk)
+    if manifest is None or not schedules(disk):
+        return False
+    without = disk.copy()
+    for name in schedules(without):
+        without.remove(name)
+    kept, note = _tables(disk, manifest, **how)
+    scanned, _ = _tables(without, manifest, **how)
+    assert not note, note
+    used = not kept.urls.scanned
+    assert scanned.urls.scanned
+    one, other = _derived(kept), _derived(scanned)
+    assert one.keys() == other.keys()
+    for name, value in one.items():
+        assert value == other[name], f"{name}: kept {value}, scanned {other[name]}"
+    _compare_seen(kept, scanned)
+    for tables in (kept, scanned):
+        tables.recall_all()
+    assert everything_of(kept) == everything_of(scanned)
+    for tables in (kept, scanned):
+        tables.close()
+    return used
+
+
+def _tables(disk: FaultyFiles, manifest: Manifest, **how: Any) -> tuple[Tables, str]:
+    _, tables, log, note = read_store(disk, manifest, **{"scratch": MemoryFiles(), **how})
+    log.close()
+    return tables, note
+
+
+def _derived(tables: Tables) -> dict[str, Any]:
+    """All that a recovery derives, without the order of rows. Of planned URLs only where they are found: a scan finds
+    them as their records say, and the process that stopped had moved some."""
+    urls, queues = tables.urls, tables.queues
+    rows = np.flatnonzero(queues.there(np.arange(queues.count))).astype(np.uint32)
+    rows = rows[~tables.crawls.are_gone(queues.crawl[rows])]
+    planned = sorted(
+        order for cards in urls.planned.unload(1_000) for order in cards.filter(~urls.void(cards.heads)).heads["order"]
+    )
+    backlog: dict[int, list[tuple[bytes, bytes]]] = {}
+    for row in rows.tolist():
+        cards = urls.backlog.drain(row, int(urls.backlog.waiting([row])[0]))
+        looked_at = cards.heads["reason"] == PLANNED
+        planned += cards.heads["order"][looked_at].tolist()
+        backlog[int(queues.hash[row])] = _listed(cards.filter(~looked_at))
+    waiting = {}
+    for cards in urls.calendar.unload(1_000):
+        for card in _listed(cards.filter(~urls.void(cards.heads))):
+            waiting[card] = waiting.get(card, 0) + 1
+    spent = {
+        tables.hosts.name(host): _listed(cards.filter(~urls.void(cards.heads)))
+        for host in range(tables.hosts.count)
+        if len(cards := urls.spent.drain(host, 1_000_000))
+    }
+    leased = urls.open_leases()
+    return {
+        "planned": sorted(map(int, planned)),
+        "backlog": {queue: cards for queue, cards in backlog.items() if cards},
+        "calendar": waiting,
+        "spent": {host: cards for host, cards in spent.items() if cards},
+        "counts": _counts(urls.counts, planned),
+        "counts of crawls": {row: _counts(some, planned) for row, some in urls.of_crawls.items() if any(some)},
+        "queues": {
+            int(queues.hash[row]): tuple(
+                int(getattr(queues, name)[row])
+                for name in ("parked", "done", "gone", "open", *(() if planned else ("waiting",)))
+            )
+            for row in rows.tolist()
+        },
+        "queues of crawls": {row: some for row, some in queues.of_crawls.items() if not tables.crawls.gone[row]},
+        "turns of hosts": Counter(
+            {tables.hosts.name(row): int(tables.hosts.in_flight[row]) for row in np.flatnonzero(tables.hosts.there)}
+        ),
+        "leases": sorted(zip(leased.deadlines.tolist(), leased.holders.tolist(), _listed(leased.cards), strict=True)),
+        "order and token": (urls.order, tables.token, tables.now),
+        "cold": len(tables.cold),
+    }
+
+
+def _listed(cards: Cards) -> list[tuple[bytes, bytes]]:
+    offsets = cards.offsets.tolist()
+    return [
+        (cards.heads[row].tobytes(), cards.arena[start:end])
+        for row, (start, end) in enumerate(itertools.pairwise(offsets))
+    ]
+
+
+def _counts(counts: Any, planned: list[int]) -> list[int]:
+    found = list(counts)
+    if planned:
+        found[WAITING] += found[QUEUED]
+        found[QUEUED] = 0
+    return found
+
+
+def _compare_seen(kept: Tables, scanned: Tables) -> None:
+    """A scan does not add the URLs of deleted queues, nor the contents that a URL had before its last one."""
+    for tables, other in ((scanned, kept), (kept, scanned)):
+        for cards in tables.urls.ledger.scan():
+            heads = cards.heads[~tables.urls.void(cards.heads)]
+            assert other.urls.seen.check(heads["crawl"], heads["slot"], heads["fingerprint"]).all()
+    here, there = (
+        {row: len(keys) for row, keys in tables.urls.seen.of_crawls.items() if len(keys)} for tables in (kept, scanned)
+    )
+    if not kept.urls.voids():
+        assert here == there, f"seen: kept {here}, scanned {there}"
+    assert len(kept.urls.seen.contents) >= len(scanned.urls.seen.contents)

@@ -1,0 +1,253 @@
+"""A clean stop keeps the schedule: the next opening reads no ledger, and everything is as after a scan."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import random
+from typing import Any
+
+import pytest
+
+from limiting import set_limits
+from model.openings import compare_openings, schedules
+from model.world import World, keys_go_to_disk, outcome
+from outrider import Link
+from outrider.clock import instant
+from outrider.errors import StoreFailedError
+from outrider.frontier.stores.tailed_backlog import TailedBacklog
+from outrider.sim.disk import CrashDisk, FaultyFiles
+from outrider.storage.checkpoint import SCHEDULES, CheckpointWriter, newest_checkpoint
+from outrider.storage.manifest import Manifest
+
+SETTINGS: dict[str, Any] = {"delay": 1.0, "delay_factor": 0, "max_pages_per_host": 2}
+PAGES = 40
+ROOM = 80_000
+"""More bytes than a checkpoint of such a store and its schedule need."""
+
+
+@pytest.fixture(autouse=True)
+def _small(monkeypatch):
+    """Each stop keeps its schedule, in ranges of a few rows; queues have tails."""
+    set_limits(monkeypatch, KEPT_URLS_MIN=1, KEPT_CARDS=3, KEPT_QUEUES=2, KEPT_KEYS=2, BACKLOG_MANY_CARDS=4)
+    for name in ("head_cards_max", "chunk_cards"):
+        monkeypatch.setitem(TailedBacklog.__init__.__kwdefaults__, name, 2)
+
+
+def filled(disk: FaultyFiles | None = None) -> World:
+    """A store with URLs in each state: queued in memory and on disk, leased by a worker, waiting, parked for a budget,
+    done with a content, gone, deleted; in crawls of both orders; with a key of its own."""
+    world = World(disk=disk, **SETTINGS)
+    world.frontier.make_crawl("exact", order="exact")
+    world.discover(*(f"http://h{page % 3}.com/{page}" for page in range(PAGES)))
+    world.discover(*(Link(f"http://e.com/{page}", crawl="exact", priority=page) for page in range(9)))
+    world.discover(Link("http://w.com/", not_before=world.clock.at + instant(900)), Link("http://h1.com/k", key="k"))
+    world.discover("http://x.com/1", "http://x.com/2")
+    for turn in range(4):
+        world.clock.move(2)
+        done, *rest = list(world.lease(5))
+        world.report(outcome(done, status=200, digest=bytes([turn]) * 20, links=[f"http://l.com/{turn}"]))
+        world.report(*(lease.retry(error="timeout") for lease in rest[:1]))
+        world.report(*(lease.gone(status=404) for lease in rest[1:2]))
+        world.frontier.release([lease.token for lease in rest[2:]])
+    world.frontier.delete("x.com")
+    world.clock.move(2)
+    assert len(world.lease(1, worker="w", ttl_seconds=600)) == 1
+    assert world.counts().keys() == {"queued", "leased", "waiting", "parked", "done", "gone"}
+    assert world.inspect().tables.urls.backlog.statistics()["chunks"]
+    return world
+
+
+def stopped(disk: FaultyFiles | None = None) -> World:
+    world = filled(disk)
+    world.frontier.close()
+    assert len(schedules(world.disk)) == 1
+    return world
+
+
+def scanned(world: World) -> bool:
+    """Whether the last opening read the ledger."""
+    return world.inspect().tables.urls.scanned
+
+
+def goes_on(world: World) -> list[Any]:
+    """The leases of the next minutes."""
+    found: list[Any] = []
+    for _ in range(20):
+        world.clock.move(40)
+        leases = list(world.lease(3))
+        found += [(lease.url, lease.token, lease.deadline) for lease in leases]
+        world.report(*(outcome(lease, status=200) for lease in leases))
+    return [*found, world.counts()]
+
+
+def test_the_next_opening_reads_no_ledger_and_has_the_same_state():
+    world = stopped()
+    assert compare_openings(world.disk, now=world.clock.at)
+    other = World(disk=FaultyFiles(), **SETTINGS)
+    other.frontier.close("finished")  # a world to open a copy in
+    other.disk = world.disk.copy()
+    for name in schedules(other.disk):
+        other.disk.remove(name)
+    other.clock.at = world.clock.at
+    world.frontier, other.frontier = world._open(), other._open()
+    assert (scanned(world), scanned(other)) == (False, True)
+    assert world.frontier.opening.notes == other.frontier.opening.notes == ()
+    assert goes_on(world) == goes_on(other)
+
+
+def test_it_counts_with_the_log_behind_it_until_the_next_checkpoint():
+    world = stopped()
+    world.frontier = world._open()
+    goes_on(world)
+    world.discover(*(f"http://n.com/{page}" for page in range(9)))
+    assert compare_openings(world.disk, now=world.clock.at)
+    world.kill()
+    assert not scanned(world)
+    world.frontier.checkpoint()
+    assert schedules(world.disk) == []
+    world.kill()
+    assert scanned(world)
+
+
+def test_one_that_is_of_another_checkpoint_does_not_count():
+    world = stopped()
+    old = {name: world.disk.contents()[name] for name in schedules(world.disk)}
+    world.frontier = world._open()
+    world.discover("http://n.com/")
+    world.frontier.close()
+    (name,) = schedules(world.disk)
+    (data,) = old.values()
+    world.disk.put(name, data)
+    world.frontier = world._open()
+    assert scanned(world)
+    assert name in world.frontier.opening.notes[0]
+    assert "renamed" in world.frontier.opening.notes[0]
+
+
+@pytest.mark.parametrize("change", ["a checkpoint", "a format", "a queue"])
+def test_one_that_does_not_fit_is_not_used(change, monkeypatch):
+    world = stopped()
+    module = "outrider.frontier.state.kept_schedule"
+    if change == "a format":
+        monkeypatch.setattr(f"{module}.SCHEDULE_FORMAT", 2)
+    elif change == "a checkpoint":
+        manifest = Manifest.load(world.disk)
+        assert manifest is not None
+        store = manifest.store_bytes
+        checkpoint = newest_checkpoint(world.disk, store=store)
+        assert checkpoint is not None
+        ranges = list(checkpoint.ranges())
+        writer = CheckpointWriter(world.disk, store=store, number=checkpoint.number, start_lsn=checkpoint.start_lsn)
+        for slot, section, first, lsn, payload in [*ranges, ranges[0]]:
+            writer.add(slot, section, first, lsn, payload)
+        writer.finish(checkpoint.lsn)
+    else:
+        kept = Manifest.load(world.disk)
+        assert kept is not None
+        schedule = newest_checkpoint(world.disk, store=kept.store_bytes, stem=SCHEDULES)
+        assert schedule is not None
+        ranges = list(schedule.ranges())
+        writer = CheckpointWriter(
+            world.disk,
+            store=kept.store_bytes,
+            number=schedule.number,
+            start_lsn=schedule.start_lsn,
+            stem=SCHEDULES,
+        )
+        for slot, section, first, lsn, payload in ranges:
+            if section == 1:
+                payload = payload[:4] + bytes(8) + payload[12:]  # the hash of the first queue
+            writer.add(slot, section, first, lsn, payload)
+        writer.finish(schedule.lsn)
+    world.frontier = world._open()
+    assert scanned(world)
+    assert "the opening read the ledger instead" in world.frontier.opening.notes[0]
+
+
+def test_a_damaged_one_is_named_and_the_ledger_is_read():
+    world = stopped()
+    clean = world.disk.contents()
+    (name,) = schedules(world.disk)
+    length = len(clean[name])
+    for at in [*range(0, length, 97), *range(length - 9, length)]:
+        disk = FaultyFiles()
+        for one, data in clean.items():
+            disk.put(one, data)
+        broken = bytearray(clean[name])
+        broken[at] ^= 1 << at % 8
+        disk.put(name, bytes(broken))
+        again = World(disk=disk, clock=world.clock, **SETTINGS)
+        (note,) = again.frontier.opening.notes
+        assert scanned(again), at
+        assert name in note, at
+        assert "at byte" in note, at
+        assert again.counts() == world_counts(world), at
+        assert again.frontier.verify().ok, at
+
+
+def world_counts(world: World) -> dict[str, int]:
+    """The counts of the store as it was stopped."""
+    other = World(disk=world.disk.copy(), clock=world.clock, **SETTINGS)
+    return other.counts()
+
+
+def test_a_kill_or_a_power_cut_inside_the_stop_loses_nothing():
+    world = filled(CrashDisk())
+    before = world.counts()
+    world.frontier.close()
+    disk = world.disk
+    assert isinstance(disk, CrashDisk)
+    used = 0
+    for image in disk.crash_images(random.Random(5), 60):
+        used += compare_openings(image, now=world.clock.at)
+        again = World(disk=image, clock=world.clock, **SETTINGS)
+        assert again.counts().get("done") == before["done"]
+        assert again.frontier.verify().ok
+    assert used
+
+
+def test_each_failed_write_of_the_stop_leaves_a_whole_store():
+    calls = len(stopped().disk.calls) - len(filled().disk.calls)
+    assert calls > 0
+    for nth in range(1, calls + 1):
+        world = filled()
+        world.disk.fail(nth, errno.EIO)
+        with contextlib.suppress(StoreFailedError):
+            world.frontier.close()
+        world.disk.mend()
+        compare_openings(world.disk, now=world.clock.at)
+        again = World(disk=world.disk, clock=world.clock, **SETTINGS)
+        assert again.frontier.verify().ok, nth
+
+
+def test_without_room_there_is_none_and_the_stop_succeeds():
+    found = set()
+    for room in range(0, ROOM, ROOM // 40):
+        world = filled()
+        world.disk.capacity_bytes = world.disk.used_bytes() + room
+        world.frontier.close()
+        checkpoints = [name for name in world.disk.names() if name.startswith("checkpoint-")]
+        kept = [name for name in world.disk.names() if name.startswith("schedule-")]
+        assert kept == schedules(world.disk)
+        found.add((len(checkpoints), len(kept)))
+        world.disk.capacity_bytes = None
+        world.frontier = world._open()
+        assert world.frontier.opening.previous_state == "stopped"
+        assert scanned(world) is not bool(kept)
+    assert found == {(0, 0), (1, 0), (1, 1)}
+
+
+def test_a_finished_store_a_small_one_and_one_with_seen_keys_on_disk_keep_none(monkeypatch):
+    world = filled()
+    world.frontier.close("finished")
+    assert schedules(world.disk) == []
+    set_limits(monkeypatch, KEPT_URLS_MIN=1_000)
+    world = filled()
+    world.frontier.close()
+    assert schedules(world.disk) == []
+    set_limits(monkeypatch, KEPT_URLS_MIN=1)
+    keys_go_to_disk(monkeypatch)
+    world = filled()
+    world.frontier.close()
+    assert schedules(world.disk) == []
