@@ -34,7 +34,12 @@ class OnePartition:
     def __init__(self, folder, topic, objects, **how):
         self.topic, self.folder, self.trimmed, self.links_trimmed = topic, folder, [], []
         folder.mkdir()
-        brokers = SimpleNamespace(changelog=lambda number: topic, trim=self._trim)
+        brokers = SimpleNamespace(
+            file=SimpleNamespace(topic=str),
+            changelog=lambda number: topic,
+            trim=self._trim,
+            reader=lambda which: SimpleNamespace(close=lambda: None),
+        )
         manifest = new_manifest("x", 1, created="2026-01-01T00:00:00Z", random_bytes=bytes(48))
         self.node = ClusterNode(
             manifest, brokers, lambda number: objects, str(folder), SimpleNamespace(), SimpleNamespace(),

@@ -44,11 +44,12 @@ class Brokers:
         offset = len(records) - 1
         return SimpleNamespace(offset=lambda: offset)
 
-    def records(self, which, partition):
-        return SimpleNamespace(read=lambda offset: list(enumerate(self.urls[partition]))[offset : offset + self.some])
+    def reader(self, which):
+        return SimpleNamespace(read=self._read, close=lambda: None)
 
-    def ends(self, which, partitions):
-        return {number: len(self.urls[number]) for number in partitions}
+    def _read(self, places):
+        found = {number: list(enumerate(self.urls[number]))[at : at + self.some] for number, at in places.items()}
+        return {number: records for number, records in found.items() if records}
 
     some = 100
     """How many records are read at once."""
@@ -89,6 +90,7 @@ class Nodes:
     def close(self):
         for number in range(2):
             self.frontier(number).close()
+            self.links[number].close()
             self.stores[number].close()
 
 
@@ -165,7 +167,9 @@ def test_records_are_received_together_and_one_that_is_no_link_is_refused_alone(
     monkeypatch.setattr(nodes.frontier(1), "discover", lambda links: calls.append(len(links)) or discover(links))
     assert 7 == nodes.links[1].receive()
     assert [4] == calls
-    assert 7 == nodes.received(1) == int(nodes.frontier(1).watermarks()["links"])
+    assert 7 == nodes.received(1)
+    nodes.links[1].note_received(nodes.stores[1].get(1))
+    assert 7 == int(nodes.frontier(1).watermarks()["links"])
     assert 7 == nodes.frontier(1).statistics()["accepted"]
     assert [4, 5] == [json.loads(one)["offset"] for one in nodes.brokers.dead]
     assert 2 == len(nodes.said)

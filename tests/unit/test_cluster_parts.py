@@ -4,6 +4,7 @@ one frontier."""
 from __future__ import annotations
 
 import json
+from collections import Counter
 from types import SimpleNamespace
 
 import pytest
@@ -26,7 +27,7 @@ from outrider.crawl.setup.directory import inspect
 from outrider.crawl.setup.options import CrawlOptions
 from outrider.errors import ClosedError, DamagedStoreError, ForeignStoreError, NamedPathError, SettingsError
 from outrider.journey import Code, Link, Settled, State
-from outrider.limits import CHANGELOG_RECORD_BYTES_MAX, MICROSECONDS, SLOTS, TOKEN_BITS
+from outrider.limits import CHANGELOG_RECORD_BYTES_MAX, CLUSTER_IDLE_SECONDS, MICROSECONDS, SLOTS, TOKEN_BITS
 from outrider.storage.memory import MemoryFiles
 from outrider.url import UrlBatch
 
@@ -236,6 +237,35 @@ def test_leases_come_from_all_stores_and_outcomes_return_to_their_own(several):
     assert [State.DONE] * 10 == [several.all.status(lease.url).state for lease in leases]
 
 
+def test_trains_come_from_all_stores_and_the_number_of_their_queues_is_that_of_the_free_places(several):
+    for store in several.all.all():
+        store.frontier.discover([f"http://site{n}.test/{page}" for n in range(20) for page in range(8)])
+    leases = several.all.lease(40, queues_max=5, per_queue=3, train_seconds=0.0)
+    by_host = Counter(lease.host for lease in leases)
+    assert {3} == set(by_host.values())
+    assert 5 == len(by_host)
+    assert {0, 1} == {token >> TOKEN_BITS for token in leases.tokens}
+    assert 3 == len(several.all.lease(64, queues_max=1, per_queue=3, train_seconds=0.0))
+
+
+def test_a_store_without_work_is_not_asked_until_something_arrives_or_time_has_passed(several, monkeypatch):
+    now = [1_000.0]
+    monkeypatch.setattr("outrider.cluster.stores.time.monotonic", lambda: now[0])
+    asked = []
+    for store in several.all.all():
+        lease = store.frontier.lease
+        store.frontier.lease = lambda want, lease=lease, store=store, **how: asked.append(store.number) or lease(want)
+    assert 0 == len(several.all.lease(10))
+    several.fill()
+    now[0] += CLUSTER_IDLE_SECONDS - 0.001
+    assert 0 == len(several.all.lease(10))
+    assert [0, 1] == sorted(asked)
+    several.all.get(1).touch()
+    assert {1} == {token >> TOKEN_BITS for token in several.all.lease(2).tokens}
+    now[0] += 0.002
+    assert {0, 1} == {token >> TOKEN_BITS for token in several.all.lease(4).tokens}
+
+
 def test_outcomes_of_a_partition_that_another_node_owns_are_stale_and_send_no_request(several):
     several.fill()
     leases = several.all.lease(10)
@@ -309,7 +339,14 @@ class Watcher:
 def test_a_lost_partition_is_among_the_stores_until_its_lines_are_dropped(several, tmp_path):
     watcher = Watcher()
     watcher.node = ClusterNode(
-        several.manifest, None, lambda number: None, str(tmp_path), watcher, several.places, name="n", settings={}
+        several.manifest,
+        SimpleNamespace(reader=str),
+        lambda number: None,
+        str(tmp_path),
+        watcher,
+        several.places,
+        name="n",
+        settings={},
     )
     store = several.all.get(0)
     watcher.node.stores.add(store)

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from outrider.cluster.snapshots import delete_old, newest_snapshot
 from outrider.crawl.output.cluster_objects import ClusterObjects
-from outrider.errors import ClaimLostError, ClaimRefusedError, DamagedStoreError, SettingsError, UnreachableError
+from outrider.errors import ClaimRefusedError, DamagedStoreError, SettingsError, UnreachableError
 from outrider.sim.topic import MemoryObjects
 from unit.cluster_partition import OnePartition, TrimmedTopic
 
@@ -300,16 +300,13 @@ def test_a_node_that_wakes_after_the_new_owner_has_deleted_links_has_lost_its_cl
     topic, objects = TrimmedTopic(), MemoryObjects()
     one = OnePartition(tmp_path / "one", topic, objects)
     store = one.open()
-    one.node._brokers.records = lambda which, number: SimpleNamespace(read=dropped)
-    with pytest.raises(DamagedStoreError, match="dropped"), one.node.stores.may_be_lost(store):
-        one.node._links.receive_for(store)  # its claim counts: another program has deleted them
+    one.node._links._reader = SimpleNamespace(read=lambda places: dict.fromkeys(places), close=lambda: None)
+    one.node._watcher.wake = lambda: None
+    one.node.stores.add(store)
+    with pytest.raises(DamagedStoreError, match="dropped"):
+        one.node._links.receive()  # its claim counts: another program has deleted them
     again = OnePartition(tmp_path / "again", topic, objects).open()
-    with pytest.raises(ClaimLostError):
-        one.node._links.receive_for(store)
+    assert 0 == one.node._links.receive()
     assert not store.holds()
     store.owned.drop()
     again.owned.give_up()
-
-
-def dropped(offset):
-    raise DamagedStoreError("dropped")

@@ -14,7 +14,12 @@ from typing import Any, Final, Protocol
 
 from outrider.cluster.description import TOPICS, ClusterFile
 from outrider.errors import DamagedStoreError, ForeignStoreError, SettingsError, UnreachableError
-from outrider.limits import CHANGELOG_READ_BYTES, KAFKA_READ_RECORDS, KAFKA_SECONDS_MAX
+from outrider.limits import (
+    CHANGELOG_READ_BYTES,
+    KAFKA_AHEAD_BYTES,
+    KAFKA_READ_RECORDS,
+    KAFKA_SECONDS_MAX,
+)
 
 _KEPT: Final = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
 """Settings of each topic: Kafka itself drops nothing."""
@@ -178,6 +183,10 @@ class Brokers:
         """Returns one partition of a topic."""
         return KafkaTopic(self, self.file.topic(which), partition)
 
+    def reader(self, which: str) -> KafkaReader:
+        """Returns what reads many partitions of a topic at once."""
+        return KafkaReader(self, which)
+
     def send(self, topic: str, partition: int, record: bytes) -> KafkaSent:
         """Begins to append a record."""
         sent = KafkaSent(self.file.kafka)
@@ -328,6 +337,62 @@ class KafkaTopic:
     def read(self, offset: int) -> list[tuple[int, bytes]]:
         """As `RecordTopic.read`."""
         return self._brokers.read(self._topic, self._partition, offset)
+
+
+class KafkaReader:
+    """Reads the new records of many partitions of a topic. One thread calls it."""
+
+    def __init__(self, brokers: Brokers, which: str) -> None:
+        self._brokers, self._which, self._library = brokers, which, brokers._library
+        self._consumer: Any = None
+        self._at: dict[int, int] = {}  # the next offset that the library returns, by partition
+        self._checked = 0.0  # when records came, or when it was certain that there were none
+
+    def read(self, places: Mapping[int, int]) -> dict[int, list[tuple[int, bytes]] | None]:
+        """Returns (offset, record) of some partitions, in their order, and waits a moment for them. None for one whose
+        records were dropped. places: the next offset of each partition. Raises UnreachableError."""
+        found: dict[int, list[tuple[int, bytes]] | None] = {}
+        try:
+            with self._brokers._ours(f"no broker answers at {self._brokers.file.kafka}"):
+                self._read(places, found)
+            if found:
+                self._checked = time.monotonic()
+            elif time.monotonic() - self._checked > 2 * KAFKA_SECONDS_MAX:
+                ends = self._brokers.ends(self._which, list(places))
+                if any(offset < ends[number] for number, offset in places.items()):
+                    raise UnreachableError(f"no broker of {self._brokers.file.kafka} sends records of {self._which}")
+                self._checked = time.monotonic()
+        except UnreachableError:
+            self.close()  # a consumer that has met a fenced leader epoch may answer with it for ever
+            raise
+        return found
+
+    def _read(self, places: Mapping[int, int], found: dict[int, list[tuple[int, bytes]] | None]) -> None:
+        if self._consumer is None:
+            settings = {"auto.offset.reset": "error", "queued.max.messages.kbytes": KAFKA_AHEAD_BYTES >> 10}
+            self._consumer = self._brokers._consumer(f"{self._brokers.file.name}-reads-{id(self)}", settings)
+            self._checked = time.monotonic()
+        if places != self._at:
+            self._consumer.assign([self._brokers.place(self._which, *place) for place in places.items()])
+            self._at = dict(places)
+        for message in self._consumer.consume(KAFKA_READ_RECORDS, timeout=_POLL_SECONDS):
+            number, error = message.partition(), message.error()
+            if error is None:
+                records = found.setdefault(number, [])
+                if records is not None:
+                    records.append((message.offset(), message.value() or b""))
+                    self._at[number] = message.offset() + 1
+            elif error.code() == self._library.KafkaError._AUTO_OFFSET_RESET:
+                found[number] = None
+                self._at.pop(number, None)
+            else:
+                raise self._library.KafkaException(error)
+
+    def close(self) -> None:
+        """Ends its connections; the next `read` makes new ones."""
+        consumer, self._consumer, self._at = self._consumer, None, {}
+        if consumer is not None:
+            consumer.close()
 
 
 class KafkaSent:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -20,7 +21,7 @@ from outrider.cluster.links import Parcel, Refused, packed_parcels, unpacked
 from outrider.cluster.stores import OwnStore, OwnStores
 from outrider.errors import ClosedError, DamagedStoreError, OutriderError, StoreError
 from outrider.journey import Link
-from outrider.limits import LINK_RECORDS_MAX, LINKS_CARRIED_AT_ONCE, LINKS_UNSENT_MAX, SLOTS
+from outrider.limits import LINK_RECORDS_MAX, LINK_STORES_AT_ONCE, LINKS_CARRIED_AT_ONCE, LINKS_UNSENT_MAX, SLOTS
 
 _LINKS: Final = "links"
 """The name of the place up to which a store has received links."""
@@ -63,7 +64,11 @@ class LinkTransport:
         line for people."""
         self._brokers, self._stores, self._applied, self._say = brokers, stores, applied, say
         self._places = [_TopicPlace() for _ in range(manifest.partitions)]
-        self._ends = [0] * manifest.partitions  # the known end of each partition of the topic
+        self._ends = [0] * manifest.partitions  # the known end of each partition of the topic, changed under `_noting`
+        self._noting = threading.Lock()
+        self._reader = brokers.reader("urls")
+        self._senders = ThreadPoolExecutor(LINK_STORES_AT_ONCE, thread_name_prefix="outrider-sends")
+        self._receivers = ThreadPoolExecutor(LINK_STORES_AT_ONCE, thread_name_prefix="outrider-receives")
         self._size = SLOTS // manifest.partitions
 
     def opened(self, store: OwnStore) -> None:
@@ -79,11 +84,13 @@ class LinkTransport:
 
     def carry(self) -> int:
         """Sends some links of each own store. Returns how many. Raises UnreachableError."""
-        moved = 0
+        stores = []
         for store in self._stores.all():
-            with self._stores.may_be_lost(store):
-                moved += self._carry_from(store)
-        return moved
+            if store.frontier._in_transit:
+                stores.append(store)
+            else:
+                store.slow_target, store.leases_wait = None, False
+        return sum(one or 0 for one in self._stores.each(stores, self._carry_from, threads=self._senders))
 
     def _carry_from(self, store: OwnStore) -> int:
         if store.slow_target is not None and self._is_full(store.slow_target):
@@ -100,7 +107,9 @@ class LinkTransport:
             sent.append((target, self._brokers.send(self._brokers.file.topic("urls"), target, record)))
             _leave_from(unsent, some[count:])
         for target, one in sent:
-            self._ends[target] = max(self._ends[target], one.offset() + 1)
+            end = one.offset() + 1
+            with self._noting:
+                self._ends[target] = max(self._ends[target], end)
         through: dict[int, int] = {}
         for parcel in _before(unsent, parcels):
             source, sequence = _sequence(parcel)
@@ -115,7 +124,7 @@ class LinkTransport:
 
     def _slow_down(self, store: OwnStore) -> None:
         """Lets a store lease nothing while too many of its links wait."""
-        store.leases_wait = store.frontier._tallies()["in_transit"] >= LINKS_UNSENT_MAX
+        store.leases_wait = store.frontier._in_transit >= LINKS_UNSENT_MAX
 
     def _held_back(self, store: OwnStore, parcels: Sequence[Parcel]) -> dict[int, int]:
         """Returns for each source slot the first sequence that is not sent now: the links of a slot are sent in their
@@ -139,32 +148,33 @@ class LinkTransport:
     # -- receiving ----------------------------------------------------------------------------------------------------
 
     def receive(self) -> int:
-        """Passes links that arrived to own stores. Returns the number of their records. Raises UnreachableError."""
-        stores = [store for store in self._stores.all() if not store.leaves]
+        """Waits a moment for links, and passes them to own stores. Returns the number of their records. Raises
+        UnreachableError."""
+        stores = {store.number: store for store in self._stores.all() if not store.leaves}
         if not stores:
             return 0
-        moved = 0
-        ends = self._brokers.ends("urls", [store.number for store in stores])
-        for store in stores:
-            if self.received(store.number) < ends[store.number]:
-                with self._stores.may_be_lost(store):
-                    moved += self.receive_for(store)
-        return moved
+        found = self._reader.read({number: self.received(number) for number in stores})
+        received = self._stores.each(
+            [stores[number] for number in found],
+            lambda store: self._receive_for(store, found[store.number]),
+            threads=self._receivers,
+        )
+        return sum(one or 0 for one in received)
 
-    def receive_for(self, store: OwnStore) -> int:
-        """Passes some links to one store. Returns the number of their records."""
+    def _receive_for(self, store: OwnStore, records: Sequence[tuple[int, bytes]] | None) -> int:
+        """Passes links to one store. Returns the number of their records."""
         place = self._places[store.number]
-        try:
-            records = self._brokers.records("urls", store.number).read(place.received)
-        except DamagedStoreError:
+        if records is None:
             # After a pause of this node, the new owner may have received and deleted these records. Else it is damage.
             store.owned.changelog.keep()
-            raise
+            raise DamagedStoreError(
+                f"the topic {self._brokers.file.topic('urls')} has dropped the records of partition {store.number} "
+                f"from offset {place.received} on, which are needed"
+            )
         for batch in self._batches(store, records):
             self._apply(store, batch)
             place.received = batch.records[-1][0] + 1
         store.touch()
-        self.note_received(store)
         return len(records)
 
     def _batches(self, store: OwnStore, records: Sequence[tuple[int, bytes]]) -> Iterator[_RecordBatch]:
@@ -225,6 +235,12 @@ class LinkTransport:
             if received != place.noted:
                 store.frontier.note_watermark(_LINKS, str(received).encode())
                 place.noted = received
+
+    def close(self) -> None:
+        """Ends its threads and connections. Nothing is sent or received then."""
+        self._senders.shutdown()
+        self._receivers.shutdown()
+        self._reader.close()
 
     def trim(self, number: int) -> None:
         """Deletes the links that a partition has received: its store says so, and the next owner begins after them."""

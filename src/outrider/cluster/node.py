@@ -54,6 +54,10 @@ from outrider.limits import (
 from outrider.storage.files import Directory
 
 _STEP_SECONDS: Final = 0.05
+_LINKS_SECONDS: Final = 0.2
+"""How long links gather before a node sends and receives them: each store that has some waits for its changelog."""
+_GROUP_SECONDS: Final = 0.25
+"""How often a node compares the partitions that it should own with those that it owns, if the group changes nothing."""
 _NAMESAKE_SECONDS: Final = 3 * NODE_COUNT_SECONDS
 """In this time a node hears two messages of another one with its name."""
 
@@ -210,6 +214,7 @@ class ClusterNode:
         for thread in self._threads:
             thread.join()
         self._works.shutdown()
+        self._links.close()
         self.stores.close()
 
     # -- threads ------------------------------------------------------------------------------------------------------
@@ -237,7 +242,7 @@ class ClusterNode:
     def _take_part(self) -> None:
         """Takes part in the group, and begins what follows from it."""
         assert self._membership is not None
-        problem = self._membership.poll(_STEP_SECONDS)
+        problem = self._membership.poll(_GROUP_SECONDS)
         if problem:
             raise UnreachableError(f"the group of nodes at {self._brokers.file.kafka} ({problem})")
         self._arrange()
@@ -431,15 +436,14 @@ class ClusterNode:
 
     def _carry(self) -> None:
         """Sends the links in the outboxes of own stores."""
-        if not self._links.carry():
-            self._stop.wait(_STEP_SECONDS)
+        self._links.carry()
+        self._stop.wait(_LINKS_SECONDS)
 
     def _receive(self) -> None:
         """Passes links that arrived to own stores."""
         if self._links.receive():
             self._watcher.wake()
-        else:
-            self._stop.wait(2 * _STEP_SECONDS)
+        self._stop.wait(_LINKS_SECONDS)
 
     # -- counts -------------------------------------------------------------------------------------------------------
 
@@ -526,6 +530,7 @@ class ClusterNode:
             with self.stores.may_be_lost(store):
                 self._answering.note_sometimes(store)
                 self._snapshots.upload(store)
+                self._links.note_received(store)
                 self._links.trim(store.number)
         self._trim_words()
 

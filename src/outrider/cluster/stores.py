@@ -7,6 +7,7 @@ so the stores of one call are called by several threads.
 from __future__ import annotations
 
 import contextlib
+import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -34,7 +35,13 @@ from outrider.journey import (
     State,
     UrlStatus,
 )
-from outrider.limits import CLUSTER_LOOK_SECONDS, CLUSTER_STORES_AT_ONCE, CLUSTER_WAIT_SECONDS, TOKEN_BITS
+from outrider.limits import (
+    CLUSTER_IDLE_SECONDS,
+    CLUSTER_LOOK_SECONDS,
+    CLUSTER_STORES_AT_ONCE,
+    CLUSTER_WAIT_SECONDS,
+    TOKEN_BITS,
+)
 from outrider.url import UrlBatch
 
 T = TypeVar("T")
@@ -163,8 +170,11 @@ class OwnStores:
                 raise
             self._lost(store.number)
 
-    def each(self, stores: Sequence[OwnStore], work: Callable[[OwnStore], T]) -> list[T | None]:
-        """Calls several stores at once. None for one whose claim was lost meanwhile."""
+    def each(
+        self, stores: Sequence[OwnStore], work: Callable[[OwnStore], T], *, threads: ThreadPoolExecutor | None = None
+    ) -> list[T | None]:
+        """Calls several stores at once. None for one whose claim was lost meanwhile. threads: others than those of the
+        crawl, which then does not wait for this work."""
 
         def made(store: OwnStore) -> T | None:
             answers: list[T] = []
@@ -174,7 +184,7 @@ class OwnStores:
 
         if len(stores) < 2:
             return [made(store) for store in stores]
-        return list(self._pool.map(made, stores))
+        return list((threads or self._pool).map(made, stores))
 
     def _asked(self, store: OwnStore | None, work: Callable[[OwnStore], T], other: T) -> T:
         """Asks one store. other: the answer where this node has no store, or not any more."""
@@ -221,24 +231,26 @@ class OwnStores:
         stores = [one for one in self.all() if not (one.leaves or one.leases_wait) and one.ready_at <= now]
         if not stores or want < 1:
             return LeaseBatch()
+        queues_max: int | None = how.get("queues_max")
         first = self._turn % len(stores)
-        stores = [*stores[first:], *stores[:first]][: max(1, want)]
+        stores = [*stores[first:], *stores[:first]][: max(1, want if queues_max is None else min(want, queues_max))]
         self._turn += len(stores)
-        share, more = divmod(want, len(stores))
-        wanted_of = {store.number: share + (place < more) for place, store in enumerate(stores)}
+        wanted_of = dict(zip(stores, _shares(want, len(stores)), strict=True))
+        queues_of = {} if queues_max is None else dict(zip(stores, _shares(queues_max, len(stores)), strict=True))
         how = {name: value for name, value in how.items() if name != "request_id"}
 
         full: list[StoreFullError] = []
 
         def made(store: OwnStore) -> LeaseBatch:
-            wanted = wanted_of[store.number]
+            wanted = wanted_of[store]
             if self._shares is not None:
                 wanted = min(wanted, self._pages_left(store, self._shares))
             if wanted < 1:
                 store.ready_at = time.monotonic() + CLUSTER_LOOK_SECONDS
                 return LeaseBatch()
             try:
-                leases: LeaseBatch = store.frontier.lease(wanted, **how)
+                queues = {"queues_max": queues_of[store]} if queues_of else {}
+                leases: LeaseBatch = store.frontier.lease(wanted, **how | queues)
             except StoreFullError as error:
                 full.append(error)
                 return LeaseBatch()
@@ -247,9 +259,7 @@ class OwnStores:
             store.pages_left -= len(leases)
             if len(leases) < wanted:
                 ready = store.frontier.next_ready_seconds()
-                # Leases of a former owner end by time alone, so a store is asked again in any case.
-                longest = CLUSTER_LOOK_SECONDS if ready is None else min(ready, CLUSTER_LOOK_SECONDS)
-                store.ready_at = time.monotonic() + longest
+                store.ready_at = time.monotonic() + min(CLUSTER_IDLE_SECONDS, math.inf if ready is None else ready)
             return leases
 
         found = [one for one in self.each(stores, made) if one is not None]
@@ -460,3 +470,9 @@ class OwnStores:
 
 def _set_addresses(addresses: Mapping[str, str | None], store: OwnStore) -> int:
     return int(store.frontier.set_addresses(addresses))
+
+
+def _shares(number: int, stores: int) -> list[int]:
+    """Divides a number among stores, as evenly as whole numbers can be."""
+    share, more = divmod(number, stores)
+    return [share + (place < more) for place in range(stores)]

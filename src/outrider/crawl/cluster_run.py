@@ -366,8 +366,9 @@ class ClusterRun(CrawlLoop):
 
     # -- the crawl ----------------------------------------------------------------------------------------------------
 
-    def _may_send(self, token: int) -> bool:
-        return self._stores.may_request(token)
+    @property
+    def _may_send(self) -> Callable[[int], bool]:
+        return self._stores.may_request
 
     def _schedule_counts(self) -> ScheduleCounts:
         return ScheduleCounts()

@@ -134,9 +134,6 @@ class CrawlRun(CrawlLoop):
         )
         self._beside, self._reader, self._progress = beside, reader, progress
         self._seeds, self._sources, self._seeds_again, self._bad_seeds = seeds, sources, seeds_again, bad_seeds
-        # A gap that depends on the time of an answer is unknown for the second of two requests; so is that of a
-        # [[host]] table, until the host's first lease.
-        self._has_trains = not (options.delay or options.delay_factor or options.host)
         self._was_finished = ""  # words for a crawl of which nothing was left when this run began
         self._left_out_last: dict[str, int] = {}
         self._left_out_again = 0.0  # when what was left out may be counted again

@@ -910,10 +910,15 @@ class Frontier:
         return self._looked(lambda m, now: m.looks.parked())
 
     def _tallies(self) -> dict[str, object]:
-        """As `statistics`, without the counts of hosts, which cost by their number."""
+        """The counts of URLs and fetches in `statistics`. They cost the same for any number of hosts."""
         with self._alone():
             self._check()
-            return self._machine.looks.tallies() | self._own_statistics()
+            return self._machine.looks.tallies()
+
+    @property
+    def _in_transit(self) -> int:
+        """How many links wait for other stores. It waits for no other call."""
+        return self._machine.tables.transit.under_way
 
     def _schedule_counts(self) -> tuple[ScheduleCounts, float]:
         """Returns counts of hosts whose cost does not grow with the hosts, and the seconds of all syncs of the log."""

@@ -28,6 +28,7 @@ from outrider.crawl.setup.host_settings import HostSettings, PerHost
 from outrider.crawl.setup.options import CrawlOptions
 from outrider.errors import InvalidUrlError, SettingsError
 from outrider.fetch.addresses import AddressGuard, is_web_port, parsed
+from outrider.fetch.checked_trains import CheckedTrains
 from outrider.fetch.downloader import Beginner, Downloader, Request, Response, target_of
 from outrider.fetch.failures import BlockedAddress, FetchError, FetchFailure
 from outrider.fetch.fetch_tasks import FetchTasks, beginner_of
@@ -120,24 +121,25 @@ class Fetching:
         pins: bool = True,
         goes_on: Callable[[], bool] = lambda: True,
         spelling: Callable[[str], str] = lambda url: url,
-        may_send: Callable[[int], bool] = lambda _: True,
+        may_send: Callable[[int], bool] | None = None,
         signer: RequestSigner | None = None,
     ) -> None:
         """concurrency: requests at once; aside_most: slow ones in addition. make_room: is called for each visit whose
         name or answer is slow. headers: of each request. bottleneck: counts the stages of visits. pins: whether a
         request uses the address in its lease; if no group depends on addresses, that one may be old. goes_on:
         whether there is room for the answers of further visits; otherwise trains are released. spelling: the
-        text in which a URL is requested. may_send: whether the request of a token may be sent now; otherwise its visit
-        ends unsent. signer: signs requests when they are sent."""
+        text in which a URL is requested. may_send: whether the request of a token may be sent now, asked before each
+        request; otherwise its visit ends unsent. signer: signs requests when they are sent."""
         self._signer = signer
         self._headers = headers
-        self._may_send = may_send
         self._spelling = spelling
         self._bottleneck = bottleneck or Bottleneck(concurrency, clock())
         self._hooks = hooks
         self._per_host = per_host or PerHost(CrawlOptions())
         own = self._hooks is not None and self._hooks.downloader is not None
         self._downloader: Beginner = FetchTasks(downloader) if own else beginner_of(downloader)
+        if may_send is not None:
+            self._downloader = CheckedTrains(self._downloader, may_send)
         self._resting = False
         self._names = names
         self._known: Callable[[str, int], Sequence[str] | None] = getattr(names, "known", _nothing_known)
@@ -392,9 +394,6 @@ class Fetching:
     def _ask(self, train: _VisitTrain) -> None:
         if train.place is not None:
             self._in_line.pop(train.place, None)
-        if not all(self._may_send(way.lease.token) for way in train.ways):
-            self._give_back(train)
-            return
         train.asked_at = asyncio.get_running_loop().time()
         self._at_site(train.ways[0])
         self._dial(train, [(way.lease.token, way.request) for way in train.ways])

@@ -150,7 +150,9 @@ class CrawlLoop(ABC):
         self._fetching: Fetching | None = None  # while requests may be made
         self._read_soon: list[Visit] = []  # answers of one turn of the loop, which are read together
         self._trains = Trains()
-        self._has_trains = False  # whether hosts may need no gap between two requests
+        # Hosts need no gap between two requests. A gap that depends on the time of an answer is unknown for the second
+        # of two requests; so is that of a [[host]] table, until the host's first lease.
+        self._has_trains = not (options.delay or options.delay_factor or options.host)
         self._places_free = 0  # as of the last look
         self._held_bytes = 0  # bytes of answers that no turn has handled
         self._held_large = 0  # the part of them above the usual limit of a page
@@ -221,9 +223,10 @@ class CrawlLoop(ABC):
         """Returns the seconds of all syncs of the frontier that this process waited for."""
         return 0.0
 
-    def _may_send(self, _token: int) -> bool:
-        """Whether the request of a lease may be sent now."""
-        return True
+    @property
+    def _may_send(self) -> Callable[[int], bool] | None:
+        """Whether the request of a token may be sent now; None for always."""
+        return None
 
     def _is_held(self) -> bool:
         """Whether nothing is leased for now."""

@@ -283,6 +283,7 @@ def digests(given: Iterable[bytes]) -> list[bytes]:
 def parcels(given: Sequence[Sequence[Any]]) -> list[Sequence[Any]]:
     """Returns links on their way between logs, as `outbox` returns them."""
     rows = listed("parcels", given)
+    names: set[tuple[str, str]] = set()  # of crawls and keys; a call has few
     for place, row in enumerate(rows):
         if not isinstance(row, tuple | list) or len(row) not in (_OLDER_PARCEL_FIELDS, _PARCEL_FIELDS):
             raise SettingsError(f"parcel {shown(row)}: it must be a row from `outbox`, of {_PARCEL_FIELDS} fields")
@@ -291,8 +292,11 @@ def parcels(given: Sequence[Sequence[Any]]) -> list[Sequence[Any]]:
         whole("the source of a parcel", source, 0, SLOTS - 1)
         whole("the sequence of a parcel", sequence, 0, _SEQUENCE_MAX)
         whole("the target of a parcel", target, 0, SLOTS - 1)
-        name("the crawl of a parcel", text("the crawl of a parcel", crawl))
-        name("the key of a parcel", text("the key of a parcel", key) or None)
+        named = text("the crawl of a parcel", crawl), text("the key of a parcel", key)
+        if named not in names:
+            name("the crawl of a parcel", named[0])
+            name("the key of a parcel", named[1] or None)
+            names.add(named)
         whole("the due date of a parcel", due, NO_DUE, INSTANT_MAX)
         if not is_number(priority) or not abs(priority) <= PRIORITY_WHOLE_MAX:
             raise SettingsError(f"the priority of a parcel {shown(priority)}: it must be a number from 0 to 1")

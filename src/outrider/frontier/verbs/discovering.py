@@ -838,9 +838,10 @@ class Discovering(Part):
         most = arguments.whole("most", most, 0, arguments.INSTANT_MAX)
         rows: list[Row] = []
         for home in self.tables.transit.homes.values():
-            rows.extend(home.outbox[number] for number in sorted(home.outbox)[: most - len(rows)])
             if len(rows) >= most:
                 break
+            if home.outbox:
+                rows.extend(home.outbox[number] for number in sorted(home.outbox)[: most - len(rows)])
         return rows
 
     def receive(self, parcels: Sequence[Row], now: Instant) -> list[Code]:
@@ -864,6 +865,7 @@ class Discovering(Part):
         taken: list[int] = []
         codes = [Code.KNOWN] * len(rows)
         marks: dict[tuple[int, int], int] = {}
+        crawls: dict[tuple[str, Unique], int] = {}
         for number, parcel in enumerate(rows):
             source, sequence, target, crawl, key, due, priority, depth, hops, seed, *texts = parcel
             referrer, metadata, url, by_callers, unique_key = texts
@@ -873,6 +875,9 @@ class Discovering(Part):
                 continue
             marks[place] = int(sequence)
             taken.append(number)
+            named = str(crawl), Unique.CALLER if by_callers else Unique.URL
+            if named not in crawls:
+                crawls[named] = draft.crawl_by(*named)
             wanted.append(
                 Arrival(
                     str(url),
@@ -881,7 +886,7 @@ class Discovering(Part):
                     int(hops),
                     float(priority),
                     None if due == NO_DUE else int(due),
-                    draft.crawl_by(str(crawl), Unique.CALLER if by_callers else Unique.URL),
+                    crawls[named],
                     str(key) or None,
                     str(referrer),
                     bytes(metadata),

@@ -273,14 +273,14 @@ class Queries(Part):
         return schedule_counts(self.tables, self.turns, max(now, self._core.now), self._core.network.until)
 
     def tallies(self) -> dict[str, object]:
-        """Returns the same without counts of hosts."""
-        return self._statistics(self.errands(), None)
+        """Returns the counts of URLs and fetches, whose cost does not grow with hosts or structures."""
+        return statuses.url_counts(self.tables, errands=self.errands()) | statuses.fetch_counts(self.tables)
 
     def _revisits(self) -> dict[str, object] | None:
         found = self._core.revisits.statistics()
         return found if found is None or found["rule"] is None else found | self._core.signals.statistics()
 
-    def _statistics(self, errands: int, census: Census | None) -> dict[str, object]:
+    def _statistics(self, errands: int, census: Census) -> dict[str, object]:
         return statuses.statistics(
             self.tables,
             revisits=self._revisits(),

@@ -92,19 +92,38 @@ def host_counts(tables: Tables, census: Census) -> dict[str, int]:
     return {"known": len(tables.hosts) + cold, **counts, "empty": cold + census.hosts["empty"]}
 
 
+def url_counts(tables: Tables, *, errands: int) -> dict[str, object]:
+    """Returns counts of URLs. errands: how many wait or are under way."""
+    return {
+        "accepted": tables.urls.accepted(),
+        "urls": {STATES[state].value: tables.urls.counts[state] for state in range(1, 7)},
+        "held": 0,
+        "in_transit": tables.transit.under_way,
+        "errands": errands,
+    }
+
+
+def fetch_counts(tables: Tables) -> dict[str, object]:
+    """Returns counts of fetches, errors and traps."""
+    tallies = tables.registry.tallies
+    return {
+        **{name: tallies.get(name, 0) for name in _TALLIES},
+        "errors": {name[6:]: count for name, count in tallies.items() if name.startswith("error.")},
+        "traps": {name[5:]: count for name, count in tallies.items() if name.startswith("trap.")},
+    }
+
+
 def statistics(
     tables: Tables,
     *,
     errands: int,
-    census: Census | None,
+    census: Census,
     shared: GroupTurns,
     recent_bytes: int = 0,
     memory_bytes: int = 0,
     revisits: dict[str, object] | None = None,
 ) -> dict[str, object]:
-    """Returns counts of URLs, hosts, errands and fetches, under the names of `status --json`; without a census no
-    counts of hosts."""
-    tallies = tables.registry.tallies
+    """Returns counts of URLs, hosts, errands and fetches, under the names of `status --json`."""
     ledger, cold = tables.urls.ledger.statistics(), tables.cold.statistics()
     seen, backlog = tables.urls.seen.statistics(), tables.urls.backlog.statistics()
     calendar, planned = tables.urls.calendar.statistics(), tables.urls.planned.statistics()
@@ -116,18 +135,12 @@ def statistics(
         "robots": tables.robots.rulebook.memory_bytes,
     }
     return {
-        "accepted": tables.urls.accepted(),
-        "urls": {STATES[state].value: tables.urls.counts[state] for state in range(1, 7)},
-        "held": 0,
-        "in_transit": tables.transit.under_way,
-        "errands": errands,
-        **({"hosts": host_counts(tables, census)} if census is not None else {}),
+        **url_counts(tables, errands=errands),
+        "hosts": host_counts(tables, census),
         **({"revisits": revisits} if revisits is not None else {}),
         "groups": {"known": len(shared), "waiting": shared.waiting},
-        **{name: tallies.get(name, 0) for name in _TALLIES},
-        "errors": {name[6:]: count for name, count in tallies.items() if name.startswith("error.")},
-        "traps": {name[5:]: count for name, count in tallies.items() if name.startswith("trap.")},
-        "payments": {name: tallies.get(f"payment.{name}", 0) for name in ("answers", "charged")}
+        **fetch_counts(tables),
+        "payments": {name: tables.registry.tallies.get(f"payment.{name}", 0) for name in ("answers", "charged")}
         | {"hosts": tables.urls.payments.latest_hosts(PAYMENT_HOSTS_SHOWN)},
         "memory": {"limit": memory_bytes, "parts": parts, "bytes": sum(parts.values())},
         "structures": {
