@@ -253,6 +253,7 @@ RATE_LOAN_SECONDS = 120.0  # of a share of the rate; a loan is extended while it
 RATE_ASK_SECONDS_MAX = 5.0  # how long a question for shares counts, and how long a node that was short asks again
 PAGES_SHARE_FIRST = 8  # pages of the first share of a partition; a share is as large as all earlier ones and this
 PAGES_SHARES_PER_PARTITION = 4  # a share has at most this part of what is left: partitions run dry at different times
+CLUSTER_REFUSED_SAID_MAX = 5  # refused messages of a run that are printed; the end of the run says how many there were
 CLUSTER_QUESTIONS_MAX = 64  # that wait for the answers of a node; more are dropped, and asked again by people
 CLUSTER_ORDER_BYTES = 400_000  # rows of an order about single URLs in one record
 CLUSTER_PARTITIONS_ASKED = 32  # whose owners are asked at once for the rows of a list

@@ -15,6 +15,7 @@ from outrider.cluster.link_transport import LinkTransport
 from outrider.cluster.links import packed_links
 from outrider.cluster.stores import OwnStore, OwnStores
 from outrider.cluster.written_places import Places
+from outrider.limits import CLUSTER_REFUSED_SAID_MAX
 from outrider.storage.memory import MemoryFiles
 
 HOSTS = [f"site{number}.test" for number in range(24)]
@@ -172,4 +173,12 @@ def test_records_are_received_together_and_one_that_is_no_link_is_refused_alone(
     assert 7 == int(nodes.frontier(1).watermarks()["links"])
     assert 7 == nodes.frontier(1).statistics()["accepted"]
     assert [4, 5] == [json.loads(one)["offset"] for one in nodes.brokers.dead]
-    assert 2 == len(nodes.said)
+    assert 2 == len(nodes.said) == nodes.links[1].refused
+
+
+def test_many_messages_that_are_no_links_are_counted_and_the_first_ones_are_printed(nodes):
+    nodes.brokers.urls[1][:] = [b"{"] * 20
+    assert 20 == nodes.links[1].receive()
+    assert (20, 20) == (len(nodes.brokers.dead), nodes.links[1].refused)
+    assert CLUSTER_REFUSED_SAID_MAX == len(nodes.said)
+    assert "further ones are counted" in nodes.said[-1]

@@ -69,5 +69,7 @@ def as_node(
         )
     done = crawl_in_cluster(file, seeds, flags, stdin=stdin, say=lambda line: say(line, sys.stderr))
     say(f"pages       {done.answered:,} on this node, {done.totals['done']:,} of the whole crawl done", sys.stderr)
+    if done.refused:
+        say(f"refused     {done.refused:,} messages for this node, which are in the topic `dead` of {file}", sys.stderr)
     say(f"ended       {done.ending}", sys.stderr)
     return done.exit_code

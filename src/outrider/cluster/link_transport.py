@@ -21,7 +21,14 @@ from outrider.cluster.links import Parcel, Refused, packed_parcels, unpacked
 from outrider.cluster.stores import OwnStore, OwnStores
 from outrider.errors import ClosedError, DamagedStoreError, OutriderError, StoreError
 from outrider.journey import Link
-from outrider.limits import LINK_RECORDS_MAX, LINK_STORES_AT_ONCE, LINKS_CARRIED_AT_ONCE, LINKS_UNSENT_MAX, SLOTS
+from outrider.limits import (
+    CLUSTER_REFUSED_SAID_MAX,
+    LINK_RECORDS_MAX,
+    LINK_STORES_AT_ONCE,
+    LINKS_CARRIED_AT_ONCE,
+    LINKS_UNSENT_MAX,
+    SLOTS,
+)
 
 _LINKS: Final = "links"
 """The name of the place up to which a store has received links."""
@@ -64,6 +71,8 @@ class LinkTransport:
         line for people."""
         self._brokers, self._stores, self._applied, self._say = brokers, stores, applied, say
         self._places = [_TopicPlace() for _ in range(manifest.partitions)]
+        self.refused = 0
+        """Messages of this run that are not links."""
         self._ends = [0] * manifest.partitions  # the known end of each partition of the topic, changed under `_noting`
         self._noting = threading.Lock()
         self._reader = brokers.reader("urls")
@@ -225,7 +234,15 @@ class LinkTransport:
             "record": refused.octets[:64_000].decode("utf-8", "replace"),
         }
         self._brokers.send(self._brokers.file.topic("dead"), 0, msgspec.json.encode(record)).offset()
-        self._say(f"a message for partition {number} is not a link ({refused.reason:.80}); it is in topic dead")
+        with self._noting:
+            self.refused += 1
+            count = self.refused
+        if count <= CLUSTER_REFUSED_SAID_MAX:
+            dead = self._brokers.file.topic("dead")
+            more = "; further ones are counted" if count == CLUSTER_REFUSED_SAID_MAX else ""
+            self._say(
+                f"a message for partition {number} is not a link ({refused.reason:.80}); it is in topic {dead}{more}"
+            )
 
     def note_received(self, store: OwnStore) -> None:
         """Notes in a store up to where it has received links."""

@@ -174,6 +174,11 @@ class ClusterNode:
         UnreachableError."""
         send_links(self._brokers, self.manifest, links)
 
+    @property
+    def refused(self) -> int:
+        """Messages of this run that are not links."""
+        return self._links.refused
+
     def totals(self) -> dict[str, int]:
         """As `CrawlCounts.totals`."""
         return self._counts.totals()

@@ -93,11 +93,13 @@ _TOKENS: Final = msgspec.json.Decoder(_Tokens)
 
 @dataclass(frozen=True, slots=True)
 class NodeEnd:
-    """The end of a node's run: its exit code, why it ended, and the pages of this run. totals: of the whole crawl."""
+    """The end of a node's run: its exit code, why it ended, the pages of this run, and the messages that are no links.
+    totals: of the whole crawl."""
 
     exit_code: int
     ending: str
     answered: int
+    refused: int
     totals: Mapping[str, int]
 
 
@@ -152,7 +154,7 @@ class ClusterRun(CrawlLoop):
         if self._is_unsealed:
             code = UNREACHABLE if code == FINISHED else code
             words += "; its last pages are not sealed: start this node again with the same directory"
-        return NodeEnd(code, words, self._answered, self._node.totals())
+        return NodeEnd(code, words, self._answered, self._node.refused, self._node.totals())
 
     # -- opening and closing (in the writer thread) -------------------------------------------------------------------
 
