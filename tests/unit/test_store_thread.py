@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from outrider import Frontier, Link
 from outrider.integrations import store_thread
-from outrider.integrations.store_thread import Ended, Noted, StoreThread
+from outrider.integrations.store_thread import Ended, StoreThread
 from outrider.integrations.stored_requests import crawl_of
 from outrider.journey import Outcome, Verdict
 from outrider.limits import MICROSECONDS
@@ -85,7 +85,7 @@ def test_a_host_that_is_due_does_not_wait_until_the_page_of_another_host_is_stor
         frontier.discover([first])
         thread.turn()
         thread.end(Ended(Outcome(thread.take().token, Verdict.DONE)))
-        thread.add(Noted(new, lambda code: None))
+        thread.add(new)
         frontier.discover([due])
         woken.clear()
         thread.turn()

@@ -39,7 +39,7 @@ from outrider.clock import Instant, elapsed, seconds, wall
 from outrider.errors import OutriderError, SettingsError, UnreachableError
 from outrider.fetch.failures import retry_after_seconds
 from outrider.integrations.scrapy_engine import Engine, LongLived, check_version, fingerprinter_of, is_running
-from outrider.integrations.store_thread import AnyFrontier, Ended, Noted, StoreThread, left_in, opened
+from outrider.integrations.store_thread import AnyFrontier, Ended, StoreThread, left_in, opened
 from outrider.integrations.stored_requests import (
     FILTERED,
     SINGLE,
@@ -50,13 +50,13 @@ from outrider.integrations.stored_requests import (
     link_of,
     values_of,
 )
-from outrider.journey import Code, Lease, Outcome, Verdict
+from outrider.journey import Code, Lease, Link, Outcome, Verdict
 from outrider.limits import (
     INTEGRATION_AHEAD_MAX,
     INTEGRATION_AHEAD_MIN,
-    INTEGRATION_ANSWERS_PER_CALL,
     INTEGRATION_CLOSE_SECONDS_MAX,
     INTEGRATION_PATIENCE_SECONDS,
+    INTEGRATION_REFUSALS_PER_CALL,
     MICROSECONDS,
 )
 
@@ -116,7 +116,7 @@ class _Sent:
     ended: of the download, in microseconds of `elapsed`."""
 
     lease: Lease | None
-    found: list[Noted] = field(default_factory=list)
+    found: list[Link] = field(default_factory=list)
     began: int | None = None
     ended: int | None = None
     status: int | None = None
@@ -373,14 +373,14 @@ class Scheduler(BaseScheduler):  # type: ignore[misc]  # as above
         page = self._engine.page_of_caller() if self._engine is not None else None
         sent = self._sent.get(page) if page is not None else None
         try:
-            noted = self._noted(request, filtered=filtered, starts=sent is None)
+            link = self._link_of(request, filtered=filtered, starts=sent is None)
         except UnstorableError as error:
             self._keep(request, error)
             return True
         if sent is not None and sent.lease is not None:
-            sent.found.append(noted)
+            sent.found.append(link)
         elif self._store is not None:
-            self._store.add(noted)
+            self._store.add(link)
         self._count("enqueued")
         return True
 
@@ -403,7 +403,7 @@ class Scheduler(BaseScheduler):  # type: ignore[misc]  # as above
             lease = None if is_full else store.take()
             if lease is None:
                 return None
-            request = self._request_of(lease)
+            request = self._leased(lease)
             if request is not None:
                 self._sent[request] = _Sent(lease)
                 self._count("dequeued")
@@ -416,7 +416,7 @@ class Scheduler(BaseScheduler):  # type: ignore[misc]  # as above
             self._left(request)
         return request
 
-    def _noted(self, request: Any, *, filtered: bool, starts: bool) -> Noted:
+    def _link_of(self, request: Any, *, filtered: bool, starts: bool) -> Link:
         fingerprint = self._fingerprinter.fingerprint(request)
         start = next(self._start_numbers) if request.meta.get("is_start_request") else 0
         if filtered and isinstance(self.df, DupeFilter):
@@ -426,8 +426,7 @@ class Scheduler(BaseScheduler):  # type: ignore[misc]  # as above
             unique = START + self._starts[fingerprint].to_bytes(4, "big") + fingerprint
         else:
             unique = SINGLE + os.urandom(8) + fingerprint
-        link = link_of(self._values_of(request), self._crawl, unique, start=start)
-        return Noted(link, partial(self._answered, request))
+        return link_of(self._values_of(request), self._crawl, unique, start=start)
 
     def _values_of(self, request: Any) -> dict[str, Any]:
         """Returns what `request.to_dict` returns; the names of callbacks are searched once."""
@@ -461,21 +460,26 @@ class Scheduler(BaseScheduler):  # type: ignore[misc]  # as above
             self._methods[inner] = name
         return name
 
-    def _request_of(self, lease: Lease) -> Any:
-        """Returns the request of a lease. One that cannot be made anew ends, and is counted and logged."""
+    def _leased(self, lease: Lease) -> Any:
+        """Returns the request of a lease, or None. One that cannot be made anew ends."""
+        request = self._request_of(lease)
+        if request is None and self._store is not None:
+            self._store.end(Ended(Outcome(lease.token, Verdict.GONE, error="unreadable")))
+        return request
+
+    def _request_of(self, stored: Lease | Link) -> Any:
+        """Returns the request of a lease or link. One that cannot be made anew is counted and logged, and is None."""
         try:
-            values = values_of(lease)
+            values = values_of(stored)
             if values is None:
-                return Request(lease.url)
+                return Request(stored.url)
             named = values.get("_class")
             if named is not None and not (isinstance(named, str) and issubclass(load_object(named), Request)):
                 raise ValueError(f"{named!r} is not a class of requests")
             return request_from_dict(values, spider=self.spider)
         except (ValueError, TypeError, ImportError, AttributeError, NameError) as error:
-            logger.error("A stored request for %s cannot be made: %s", lease.url, error)
+            logger.error("A stored request for %s cannot be made: %s", stored.url, error)
             self.stats.inc_value("frontier/unreadable")
-            if self._store is not None:
-                self._store.end(Ended(Outcome(lease.token, Verdict.GONE, error="unreadable")))
             return None
 
     def _keep(self, request: Any, error: UnstorableError) -> None:
@@ -493,20 +497,20 @@ class Scheduler(BaseScheduler):  # type: ignore[misc]  # as above
         heapq.heappush(self._unstorable, (-request.priority, next(self._numbers), request))
         self._counts("enqueued", "memory")
 
-    def _answered(self, request: Any, code: Code) -> None:
-        """Takes the answer of the frontier for a request."""
-        if code in (Code.NEW, Code.HELD):
+    def _refused(self, link: Link, code: Code) -> None:
+        """Handles a request that the frontier did not store. It is made anew: only the links of waiting requests are
+        kept, because the garbage collector would visit the ten objects of each request."""
+        self._count("enqueued", -1)
+        request = self._request_of(link)
+        if request is None:
             return
-        if code is Code.KNOWN:
-            self._count("enqueued", -1)
-            if request.dont_filter:
-                self.stats.inc_value("frontier/start_requests_known")
-                return
+        if code is not Code.KNOWN:
+            self._keep(request, UnstorableError(f"the frontier answered {code.value}"))
+        elif request.dont_filter:
+            self.stats.inc_value("frontier/start_requests_known")
+        else:
             self.df.log(request, self.spider)
             self.crawler.signals.send_catch_log(signal=signals.request_dropped, request=request, spider=self.spider)
-            return
-        self._count("enqueued", -1)
-        self._keep(request, UnstorableError(f"the frontier answered {code.value}"))
 
     # -- what happens to requests -------------------------------------------------------------------------------------
 
@@ -516,8 +520,8 @@ class Scheduler(BaseScheduler):  # type: ignore[misc]  # as above
         if sent is None or self._store is None:
             return
         if sent.lease is None:
-            for noted in sent.found:
-                self._store.add(noted)
+            for link in sent.found:
+                self._store.add(link)
             return
         if sent.began is not None and sent.ended is None:
             self._store.rest(sent.lease.token, None, None)
@@ -594,26 +598,25 @@ class Scheduler(BaseScheduler):  # type: ignore[misc]  # as above
     def _wake(self) -> None:
         if self._engine is not None and not self._woken:
             self._woken = True
-            self._engine.call(self._take_answers)
+            self._engine.call(self._look)
 
-    def _take_answers(self) -> None:
+    def _look(self) -> None:
+        """Handles what the thread changed, and lets the engine ask for requests."""
         self._woken = False
         store = self._store
         if store is None or self._engine is None:
             return
-        for _ in range(min(len(store.answers), INTEGRATION_ANSWERS_PER_CALL)):
-            answer, code = store.answers.popleft()
-            answer(code)
-        if store.answers:
+        for _ in range(min(len(store.refused), INTEGRATION_REFUSALS_PER_CALL)):
+            self._refused(*store.refused.popleft())
+        if store.refused:
             self._wake()
         self._engine.ask_again()
 
     def _write_alone(self, store: StoreThread) -> None:
         """Makes a turn in this thread: of a program that calls a scheduler without an engine."""
         store.turn()
-        while store.answers:
-            answer, code = store.answers.popleft()
-            answer(code)
+        while store.refused:
+            self._refused(*store.refused.popleft())
 
     def _count(self, what: str, by: int = 1) -> None:
         kept = self.settings.directory is not None or self.settings.address is not None

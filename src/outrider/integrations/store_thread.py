@@ -16,7 +16,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from outrider.clock import Instant, elapsed
 from outrider.engine.owner import Frontier
@@ -38,16 +38,7 @@ logger = logging.getLogger("outrider.integrations")
 
 AnyFrontier: TypeAlias = Any
 """A `Frontier`, or a `RemoteFrontier`, whose methods are derived from it."""
-Answer: TypeAlias = Callable[[Code], None]
-"""Called with the code of a link, in the program's thread."""
-
-
-@dataclass(frozen=True, slots=True)
-class Noted:
-    """A link to store, and what is done with its code."""
-
-    link: Link
-    answer: Answer
+_STORED: Final = frozenset({Code.NEW, Code.HELD})
 
 
 @dataclass(slots=True)
@@ -55,7 +46,7 @@ class Ended:
     """The outcome of a lease, with the links that were found."""
 
     outcome: Outcome
-    found: list[Noted] = field(default_factory=list)
+    found: list[Link] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -64,7 +55,7 @@ class _Work:
 
     rests: deque[tuple[int, float | None, Instant | None]] = field(default_factory=deque)
     ended: deque[Ended] = field(default_factory=deque)
-    added: deque[Noted] = field(default_factory=deque)
+    added: deque[Link] = field(default_factory=deque)
     orders: deque[Callable[[AnyFrontier], object]] = field(default_factory=deque)
 
     def __bool__(self) -> bool:
@@ -72,7 +63,7 @@ class _Work:
 
 
 class StoreThread:
-    """All calls of one crawl. wake: tells the program that `answers` or `ready` changed; it is called in this thread.
+    """All calls of one crawl. wake: tells the program that `refused` or `ready` changed; it is called in this thread.
     failed: is called there with the error that ended the thread. ahead: how many leases wait in the buffer at most;
     per_queue: how many of them of one host, above 1 only for hosts without a delay."""
 
@@ -89,7 +80,8 @@ class StoreThread:
         self.frontier, self.crawl = frontier, crawl
         self.ready: list[tuple[float, int, Lease]] = []
         """A heap of the buffered leases, the highest priority first, among equal ones the newest."""
-        self.answers: deque[tuple[Answer, Code]] = deque()
+        self.refused: deque[tuple[Link, Code]] = deque()
+        """The links that were not stored, with the reason. A program needs nothing of the others any more."""
         self.error: Exception | None = None
         self.turns = 0
         self.unstored = 0
@@ -130,8 +122,9 @@ class StoreThread:
         self.unstored += 1
         self._note(self._work.ended, ended)
 
-    def add(self, noted: Noted) -> None:
-        self._note(self._work.added, noted)
+    def add(self, link: Link) -> None:
+        """Stores a link that is not of a leased page."""
+        self._note(self._work.added, link)
 
     def order(self, call: Callable[[AnyFrontier], object]) -> None:
         """Makes a call of the frontier in the next turn."""
@@ -157,7 +150,7 @@ class StoreThread:
     def finished(self) -> bool:
         """Whether all is stored, nothing is leased, and the crawl has nothing left."""
         with self._changed:
-            return self._idle_at == self._events and not self.ready and not self.answers
+            return self._idle_at == self._events and not self.ready and not self.refused
 
     def close(self, seconds_max: float) -> bool:
         """Stores what was noted, returns the leases that nobody took, and ends the thread. Returns whether it ended in
@@ -245,7 +238,7 @@ class StoreThread:
 
     def _written(self, work: _Work) -> bool:
         """Stores work, each part of it once even if a later one fails. Returns whether pages or links were stored."""
-        frontier, stored = self.frontier, bool(work.ended)
+        frontier, stored = self.frontier, bool(work.ended or work.added)
         if work.rests:
             over = {ended.outcome.token for ended in work.ended}  # their outcomes rest their hosts
             rests = [one for one in work.rests if one[0] not in over]
@@ -253,22 +246,22 @@ class StoreThread:
                 tokens, took, ended_at = map(list, zip(*rests, strict=True))
                 frontier.rest(tokens, seconds=took, ended_at=ended_at)
             work.rests.clear()
-        answered: list[tuple[Answer, Code]] = []
         if work.ended:
-            links = [(row, noted.link) for row, ended in enumerate(work.ended) for noted in ended.found]
+            links = [(row, link) for row, ended in enumerate(work.ended) for link in ended.found]
             told = frontier.report([ended.outcome for ended in work.ended], links)
             for ended, codes in zip(work.ended, told.links or [()] * len(work.ended), strict=True):
-                answered += [(noted.answer, code) for noted, code in zip(ended.found, codes, strict=False)]
+                self._refuse(ended.found, codes)
                 self._open.pop(ended.outcome.token, None)
             work.ended.clear()
         if work.added:
-            codes = frontier.discover([noted.link for noted in work.added])
-            answered += [(noted.answer, code) for noted, code in zip(work.added, codes, strict=True)]
+            self._refuse(work.added, frontier.discover(list(work.added)))
             work.added.clear()
-        self.answers.extend(answered)
         while work.orders:
             self._order(work.orders.popleft())
-        return stored or bool(answered)
+        return stored
+
+    def _refuse(self, links: Iterable[Link], codes: Iterable[Code]) -> None:
+        self.refused.extend(pair for pair in zip(links, codes, strict=False) if pair[1] not in _STORED)
 
     def _order(self, call: Callable[[AnyFrontier], object]) -> None:
         try:

@@ -77,9 +77,9 @@ def link_of(values: Mapping[str, Any], crawl: str, unique_key: bytes, *, start: 
     )
 
 
-def values_of(lease: Lease) -> dict[str, Any] | None:
-    """Returns what the link of a lease was made of, None for a URL without a request. Raises ValueError."""
-    told = (lease.metadata or {}).get(_REQUEST)
+def values_of(stored: Lease | Link) -> dict[str, Any] | None:
+    """Returns what a link, or that of a lease, was made of; None for a URL without a request. Raises ValueError."""
+    told = (stored.metadata or {}).get(_REQUEST)
     return None if told is None else unpacked(base64.b64decode(str(told)))
 
 
