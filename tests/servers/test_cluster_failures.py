@@ -59,7 +59,7 @@ def ends_well(nodes):
     return again
 
 
-@pytest.mark.parametrize("served", [1_200], indirect=True)  # so that it lasts until the third stop
+@pytest.mark.parametrize("served", [5_000], indirect=True)  # so that it lasts until the third stop
 def test_a_node_that_is_stopped_and_started_again_and_again_costs_at_most_its_open_requests(nodes):
     stops = 3
     for _ in range(stops):
