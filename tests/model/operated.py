@@ -481,7 +481,11 @@ class Operated:
         state, crawl = self.rng.choice(["queued", "waiting", "done"]), self.rng.choice(["default", "other"])
         records = [{"url": self.url(), "state": state, "crawl": crawl} for _ in range(2)]
         if crawl in self.judge.crawls:
-            self.tell(records, self.frontier.put(records))
+            codes = self.frontier.put(records)
+            self.tell(records, codes)
+            for record, code in zip(records, codes, strict=True):
+                if str(code) == "new" and state != "done":
+                    self.judge.queue(crawl, None, record["url"])
 
     def set_address(self) -> None:
         host, address = self.rng.choice(self.names), self.rng.choice(ADDRESSES)
