@@ -27,12 +27,16 @@ LATE = (40, 26)
 POP_HOSTS = (100, 1_000, 10_000, 100_000)
 CRAWLS = {100: 30, 10_000: 1, 100_000: 1}
 """The numbers of hosts of the crawls, and the pages of each host."""
+CRAWL_HOSTS = [int(hosts) for hosts in os.environ.get("BENCH_QUEUE_HOSTS", ",".join(map(str, CRAWLS))).split(",")]
+"""The numbers of hosts that are measured."""
 CRAWL_SECONDS = float(os.environ.get("BENCH_QUEUE_SECONDS", "240"))
 """A crawl ends after this time, and its rate is that of the pages until then."""
 CRAWL_SECONDS_MAX = CRAWL_SECONDS + 120.0
 MEMORY_SECONDS_MAX = 1_800.0  # a million durable requests on a busy machine
 ROUNDS = int(os.environ.get("BENCH_QUEUE_ROUNDS", "1"))
-QUEUES = ("scrapy-outrider", "scrapy-outrider-jobdir", "scrapy", "scrapy-plain", "scrapy-jobdir", "scrapy-redis")
+ALL_QUEUES = ("scrapy-outrider", "scrapy-outrider-jobdir", "scrapy", "scrapy-plain", "scrapy-jobdir", "scrapy-redis")
+QUEUES = tuple(os.environ.get("BENCH_QUEUES", ",".join(ALL_QUEUES)).split(","))
+"""The queues whose pops and crawls are measured. The others are compared with `scrapy`."""
 OURS = "scrapy-outrider-jobdir"
 IN_MEMORY = (OURS, "scrapy", "scrapy-plain")
 """The queues whose memory is measured."""
@@ -75,10 +79,10 @@ def _pops(queues: list[str], notes: tuple[str, ...]) -> Table:
 def _crawls(queues: list[str], notes: tuple[str, ...]) -> list[Table]:
     rates, longest = [], []
     limit = ("--seconds", str(CRAWL_SECONDS))
-    left = len(CRAWLS) * ROUNDS * len(queues)
-    for hosts, pages in CRAWLS.items():
+    left = len(CRAWL_HOSTS) * ROUNDS * len(queues)
+    for hosts in CRAWL_HOSTS:
         found: dict[str, list[Found]] = {queue: [] for queue in queues}
-        with serving(hosts, pages) as web:
+        with serving(hosts, CRAWLS[hosts]) as web:
             for _ in range(ROUNDS):
                 for queue in queues:
                     _say(f"{left} crawls left, at most {left * CRAWL_SECONDS_MAX / 60:,.0f} minutes")
@@ -88,7 +92,7 @@ def _crawls(queues: list[str], notes: tuple[str, ...]) -> list[Table]:
                         found[queue].append(one)
                         _say(queue, hosts, one)
             total = web.total
-        own = middle([one["answers"] / one["seconds"] for one in found["scrapy"]]) if found["scrapy"] else None
+        own = middle([one["answers"] / one["seconds"] for one in found["scrapy"]]) if found.get("scrapy") else None
         for queue, crawls in found.items():
             if not crawls:
                 rates.append((PEERS[queue], hosts, None, None, None, None))
