@@ -296,6 +296,7 @@ VERIFY_PROBLEMS_MAX = 100  # damaged places that one check names; it stops looki
 CHECKPOINT_PAYLOAD_BYTES_MAX = 16 << 20  # a longer payload makes several ranges: half a million seeds, say
 CHECKPOINT_RANGE_BYTES_MAX = 256 << 10  # copied between two calls, so that no call waits long
 KEPT_URLS_MIN = 100_000  # accepted URLs from which on a clean stop keeps the schedule: scanning fewer takes 0.1 s
+KEPT_URLS_MAX = 100_000_000  # with more, a stop would write some 4 GB
 KEPT_CARDS = 16_384  # cards that a kept schedule copies at once
 KEPT_QUEUES = 65_536  # queues of one of its ranges
 KEPT_KEYS = 262_144  # and seen keys

@@ -15,6 +15,7 @@ from model.world import World, keys_go_to_disk, outcome
 from outrider import Link
 from outrider.clock import instant
 from outrider.errors import StoreFailedError
+from outrider.frontier.stores.spilled_keys import SpilledKeys
 from outrider.frontier.stores.tailed_backlog import TailedBacklog
 from outrider.sim.disk import CrashDisk, FaultyFiles
 from outrider.storage.checkpoint import SCHEDULES, CheckpointWriter, newest_checkpoint
@@ -96,7 +97,7 @@ def test_the_next_opening_reads_no_ledger_and_has_the_same_state():
     assert goes_on(world) == goes_on(other)
 
 
-def test_it_counts_with_the_log_behind_it_until_the_next_checkpoint():
+def test_it_counts_with_the_log_after_it_until_the_next_checkpoint():
     world = stopped()
     world.frontier = world._open()
     goes_on(world)
@@ -221,7 +222,24 @@ def test_each_failed_write_of_the_stop_leaves_a_whole_store():
         assert again.frontier.verify().ok, nth
 
 
-def test_without_room_there_is_none_and_the_stop_succeeds():
+def test_an_opening_with_less_memory_moves_seen_keys_to_disk_as_a_scan_does(monkeypatch):
+    world = stopped()
+    keys_go_to_disk(monkeypatch)
+    assert compare_openings(world.disk, now=world.clock.at)
+    world.frontier = world._open()
+    seen = world.inspect().tables.urls.seen
+    assert not scanned(world)
+    assert any(isinstance(keys, SpilledKeys) for keys in seen.of_crawls.values())
+
+
+def test_unfinished_schedules_are_removed_by_the_next_checkpoint():
+    world = filled()
+    world.disk.put("schedule-00000000000000ff.tmp", b"left by a kill")
+    world.frontier.checkpoint()
+    assert "schedule-00000000000000ff.tmp" not in world.disk.names()
+
+
+def test_a_full_disk_keeps_no_schedule_and_the_stop_succeeds():
     found = set()
     for room in range(0, ROOM, ROOM // 40):
         world = filled()

@@ -13,7 +13,7 @@ from outrider import clock as clocks
 from outrider.clock import ClockFunction, Instant, checked, rfc3339, seconds
 from outrider.errors import ForeignStoreError, NoStoreError, SettingsError, StoreError, shown
 from outrider.frontier.policy.frontier_settings import FrontierSettings
-from outrider.frontier.state import recovery
+from outrider.frontier.state import kept_schedule, recovery
 from outrider.frontier.state.cold import ColdHosts
 from outrider.frontier.state.tables import Tables
 from outrider.frontier.stores.ledger import Ledger
@@ -100,7 +100,7 @@ def schedule_of(files: Files, store: bytes, checkpoint: Checkpoint | None) -> tu
     except FileNotFoundError:
         return None, ""  # the owner of the store has just removed it
     except StoreError as error:
-        return None, f"{error}; the opening read the ledger instead"
+        return None, kept_schedule.unused_because(str(error))
     if found is None or (found.number, found.start_lsn) != (checkpoint.number, checkpoint.start_lsn):
         return None, ""
     return found, ""

@@ -105,6 +105,7 @@ from outrider.journey import (
 from outrider.kernels.card_layout import Heads
 from outrider.limits import (
     CHECKPOINT_LISTED_MAX,
+    KEPT_URLS_MAX,
     KEPT_URLS_MIN,
     LOOK_PAUSE_SECONDS,
     RECORDS_PER_SCAN,
@@ -283,7 +284,7 @@ class Frontier:
         frontier = cls.open(
             MemoryFiles(), clock=clock, seed=seed, settings=settings, robots=robots, addresses=addresses
         )
-        frontier._keeps_schedule = False  # nobody opens it again
+        frontier._keeps_schedule = False  # it ends with the process
         return frontier
 
     @classmethod
@@ -386,7 +387,8 @@ class Frontier:
                     self._machine.opening.note_closing(state, self._last_instant())
                     self._log.sync()
                     urls = self._machine.tables.urls.accepted()
-                    if self._keeps_schedule and state == "stopped" and urls >= KEPT_URLS_MIN:
+                    kept = KEPT_URLS_MIN <= urls <= KEPT_URLS_MAX
+                    if self._keeps_schedule and state == "stopped" and kept:
                         self._rounds.keep_schedule(self._last_instant())
                 self._failure.tell()
             finally:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 from outrider.clock import Instant
 from outrider.engine.failure import Failure
-from outrider.errors import DamagedStoreError, StoreFullError
+from outrider.errors import StoreError, StoreFullError
 from outrider.frontier.format.facts import Fact, encode, encode_in_pieces
 from outrider.frontier.machine import Machine
 from outrider.frontier.state import kept_schedule
@@ -34,6 +34,7 @@ from outrider.storage.checkpoint import (
     CheckpointWriter,
     newest_checkpoint,
     remove_before,
+    remove_unfinished,
 )
 from outrider.storage.files import Files
 from outrider.storage.log import Log
@@ -307,6 +308,7 @@ class Rounds:
             for part in parts:
                 part.settled()
             remove_before(self._files, writer.number, SCHEDULES)
+            remove_unfinished(self._files, SCHEDULES)
             # Here, not in a call: removing a segment of 64 MB needs a dozen milliseconds.
             self._log.drop_through(wanted)
             self._finished = (writer.number, round_.start, size)
@@ -318,7 +320,7 @@ class Rounds:
 
     def whole(self, now: Instant) -> None:
         """Makes a whole round, after the current one. Raises StoreFailedError."""
-        try:
+        with self._stops_the_store():
             self._through(now)
             while self._machine.core.cooling.step(now):
                 pass
@@ -328,22 +330,26 @@ class Rounds:
             self._unmerged = False
             self.begin(now)
             self._through(now)
+
+    @contextlib.contextmanager
+    def _stops_the_store(self) -> Iterator[None]:
+        """An error in it stops the store: parts of a round may be missing."""
+        try:
+            yield
         except BaseException as error:
             self._failure.stop(error, _WITHIN)
             raise
 
     def keep_schedule(self, now: Instant) -> None:
         """Makes a last round, and writes the schedule next to its checkpoint, for a close: later calls may not follow.
-        It leaves the schedule out if the disk is full or a file of tails is damaged. Raises StoreFailedError."""
+        It leaves the schedule out if the disk is full or fails, or a file of tails is damaged. Raises StoreFailedError
+        if the round fails."""
         tables = self._machine.tables
         if not kept_schedule.can_be_kept(tables):
             return
-        try:
+        with self._stops_the_store():
             self.begin(now)
             self._through(now)
-        except BaseException as error:
-            self._failure.stop(error, _WITHIN)
-            raise
         checkpoint = newest_checkpoint(self._files, store=self._store)
         if checkpoint is None or checkpoint.start_lsn != self._log.appended_lsn:
             return  # the disk is full
@@ -359,8 +365,8 @@ class Rounds:
             for section, payload in kept_schedule.pieces(tables, checkpoint):
                 writer.add(OWN_SLOT, section, 0, checkpoint.lsn, payload)
             writer.finish(checkpoint.lsn)
-        except (StoreFullError, DamagedStoreError):
-            pass
+        except StoreError:
+            pass  # nothing depends on the schedule, and the stop is durable
         finally:
             if writer is not None:
                 writer.abandon()
@@ -385,9 +391,11 @@ class Rounds:
 
     def abandon(self) -> None:
         """The frontier closes: a round that is under way is given up, one that is ending may end."""
-        self.join()
+        if self.join():
+            self._ended()
         if self.under_way is not None:
             self.under_way.abandon()
+            self._copying(None)
 
     def kept_after(self) -> int:
         """Notes that the log is needed after this LSN."""

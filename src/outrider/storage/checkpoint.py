@@ -74,7 +74,8 @@ def remove_before(files: Files, number: int, stem: str = CHECKPOINTS) -> None:
 
 
 def remove_schedules(files: Files) -> None:
-    """Removes all kept schedules. Raises StoreError."""
+    """Removes all kept schedules, also unfinished ones. Raises StoreError."""
+    remove_unfinished(files, SCHEDULES)
     for number in _numbers(files, SCHEDULES):
         files.remove(checkpoint_name(number, SCHEDULES))
     files.sync_directory()

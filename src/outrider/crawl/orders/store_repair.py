@@ -223,7 +223,7 @@ def repair(path: str, *, now: Instant | None = None) -> Repaired:
         report(files, Mended(folder, tuple(kept), tuple(losses)), facts)
         # This order survives a kill in between. After the new checkpoint no lost part is needed any more. Until then
         # the log stays as it is, and a damaged log refuses to open.
-        # Without the schedule, which may name records that are lost: the next opening reads the ledger.
+        # The schedule may name lost records, so it is removed; the next opening reads the ledger.
         remove_schedules(files)
         names, more = mend_ledger(files, found, folder)
         kept += names

@@ -27,19 +27,13 @@ from outrider.frontier.stores.chunks import laid_out, read_out
 from outrider.frontier.stores.ledger import FINGERPRINT_MAX
 from outrider.frontier.stores.tailed_backlog import Chunks
 from outrider.kernels.card_layout import HEAD_BYTES
-from outrider.limits import (
-    KEPT_CARDS,
-    KEPT_KEYS,
-    KEPT_QUEUES,
-    RESTORED_BYTES,
-)
+from outrider.limits import KEPT_CARDS, KEPT_KEYS, KEPT_QUEUES, RESTORED_BYTES, SLOTS
 from outrider.storage.checkpoint import Checkpoint
 from outrider.storage.read_ahead import ahead
 
 SCHEDULE_FORMAT = 1
 _COUNTS = ("waiting", "parked", "done", "gone", "open")
 _COUNT_BYTES = 4
-_SLOTS = 4_096
 
 
 class ScheduleSection(IntEnum):
@@ -162,7 +156,7 @@ def _cards(part: ScheduleSection, cards: Cards) -> Iterator[tuple[int, bytes]]:
 def _keys_of(keys: Any) -> Iterator[tuple[npt.NDArray[np.uint16], npt.NDArray[np.uint64]]]:
     """All keys of a set in their order, some at once."""
     slot, first = 0, 0
-    while slot < _SLOTS:
+    while slot < SLOTS:
         some_slots, some_prints = keys.keys_from(slot, first, KEPT_KEYS)
         slots, prints = np.frombuffer(some_slots, np.uint16), np.frombuffer(some_prints, np.uint64)
         if not len(slots):
@@ -194,7 +188,7 @@ def restore(tables: Tables, checkpoint: Checkpoint, schedule: Checkpoint) -> Non
                 whole = True
             else:
                 _PARTS[ScheduleSection(section)](tables, payload)
-        except (ValueError, IndexError, msgspec.DecodeError) as error:
+        except (ValueError, IndexError, KeyError, TypeError, msgspec.DecodeError) as error:
             raise UnfitScheduleError(f"a range of section {section}: {error}") from error
     if not whole:
         raise UnfitScheduleError("it has no range")
@@ -253,12 +247,12 @@ def _spent(tables: Tables, payload: bytes) -> None:
 def _seen(tables: Tables, payload: bytes) -> None:
     crawl = int.from_bytes(payload[:_COUNT_BYTES], "little")
     (slots, prints), _ = _columns(payload[_COUNT_BYTES:], ("<u2", "<u8"))
-    tables.urls.seen.of_crawls.setdefault(crawl, kernels.FingerprintSet()).add(slots, prints)
+    tables.urls.seen.put_keys(crawl, slots, prints)
 
 
 def _contents(tables: Tables, payload: bytes) -> None:
     (slots, prints), _ = _columns(payload, ("<u2", "<u8"))
-    tables.urls.seen.contents.add(slots, prints)
+    tables.urls.seen.put_keys(None, slots, prints)
 
 
 _PARTS = {
@@ -298,6 +292,11 @@ def _read_cards(payload: bytes) -> Cards:
 
 
 def describe(schedule: Checkpoint, error: Exception) -> str:
-    """A sentence for people about a file that was not used."""
+    """As `unused_because`, with the name of the file."""
     where = "" if isinstance(error, StoreError) else f"{schedule.files.describe(schedule.name)}: "
-    return f"{where}{error}; the opening read the ledger instead"
+    return unused_because(f"{where}{error}")
+
+
+def unused_because(reason: str) -> str:
+    """A sentence for people about a file that was not used."""
+    return f"{reason}; the opening read the ledger instead"

@@ -71,7 +71,8 @@ def load(tables: Tables, checkpoint: Checkpoint | None, log: Log, schedule: Chec
 
 
 def _restore_urls(tables: Tables, checkpoint: Checkpoint | None, schedule: Checkpoint | None) -> str:
-    """Fills what is derived from the ledger, from the schedule or by a scan. Returns why not from the schedule."""
+    """Fills what is derived from the ledger, from the schedule or by a scan. Returns why the schedule was
+    not used, or ""."""
     unused = ""
     if checkpoint is not None and schedule is not None:
         try:

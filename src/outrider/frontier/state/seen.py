@@ -96,6 +96,12 @@ class SeenSet:
             seen.add(np.ascontiguousarray(slots[rows]), np.ascontiguousarray(fingerprints[rows]))
         self._measure(len(crawls))
 
+    def put_keys(self, crawl: int | None, slots: _Column, fingerprints: _Column) -> None:
+        """Adds keys as a kept schedule has them. crawl: None for keys of contents."""
+        keys = self.contents if crawl is None else self.of_crawls.setdefault(crawl, kernels.FingerprintSet())
+        keys.add(slots, fingerprints)
+        self._measure(len(slots))
+
     def _measure(self, added: int) -> None:
         """Moves the largest sets to disk if all use more than half of their share: the other half is for what moving
         them needs."""

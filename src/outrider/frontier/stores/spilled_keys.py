@@ -49,7 +49,7 @@ class SpilledKeys:
         self._removed = kernels.FingerprintSet()  # keys that runs may still have
         self._frozen: kernels.FingerprintSet | None = keys
         self._runs: list[KeyRun] = []
-        self._filtered = 0  # so many of the frozen keys are in the filter
+        self._filtered = 0  # the number of frozen keys that the filter has
         self._filter = SeenFilter(len(keys), bytes_max)
         self._unremoved: list[KeyRun] = []
         self._work: Generator[int, None, None] | None = None  # what is written, merged or filled in; yields keys
