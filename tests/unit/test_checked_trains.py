@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import asyncio
 from functools import wraps
+from unittest.mock import Mock
 
 import pytest
 
+from outrider.errors import ClosedError
 from outrider.fetch.checked_trains import CheckedTrains
 from outrider.fetch.downloader import Request
 from outrider.limits import TRAIN_SECONDS_MAX
@@ -112,6 +114,35 @@ async def test_a_cancelled_fetch_has_no_answer_and_the_later_ones_are_released(c
     await asyncio.sleep(0)
     assert [("cancel", 1)] == checked.hand.orders
     assert [(2, None), (3, None)] == checked.said
+
+
+@in_loop
+async def test_a_fetch_that_is_cancelled_while_its_train_is_released_has_no_answer(checked):
+    checked.begin()
+    checked.permitted = False
+    ended, checked.said = checked.trains._trains[1].ended, []
+
+    def cancels(tag, answer):
+        ended(tag, answer)
+        if tag == 2:
+            checked.trains.cancel(3)
+
+    checked.trains._trains[1].ended = cancels
+    checked.hand.answers(1, response())
+    await asyncio.sleep(0)
+    assert [(1, 200), (2, None)] == checked.said
+
+
+@in_loop
+async def test_each_fetch_has_an_answer_when_the_downloader_is_closed(checked):
+    checked.begin()
+    closed = ClosedError("closed")
+    checked.hand.begin = Mock(side_effect=closed)
+    checked.hand.answers(1, response())
+    assert [(1, 200), (2, closed), (3, closed)] == checked.said
+    with pytest.raises(ClosedError):
+        checked.begin()
+    assert {} == checked.trains._trains
 
 
 @in_loop

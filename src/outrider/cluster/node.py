@@ -45,6 +45,8 @@ from outrider.errors import (
 from outrider.journey import Link
 from outrider.limits import (
     CLUSTER_STORES_AT_ONCE,
+    KAFKA_READ_RECORDS,
+    LINKS_CARRIED_AT_ONCE,
     NODE_COUNT_SECONDS,
     NODE_LEAVE_SECONDS_MAX,
     NODE_LISTEN_SECONDS,
@@ -55,7 +57,8 @@ from outrider.storage.files import Directory
 
 _STEP_SECONDS: Final = 0.05
 _LINKS_SECONDS: Final = 0.2
-"""How long links gather before a node sends and receives them: each store that has some waits for its changelog."""
+"""How long links gather before a node sends and receives them, unless there are many: each store that has some waits
+for its changelog."""
 _GROUP_SECONDS: Final = 0.25
 """How often a node compares the partitions that it should own with those that it owns, if the group changes nothing."""
 _NAMESAKE_SECONDS: Final = 3 * NODE_COUNT_SECONDS
@@ -441,14 +444,16 @@ class ClusterNode:
 
     def _carry(self) -> None:
         """Sends the links in the outboxes of own stores."""
-        self._links.carry()
-        self._stop.wait(_LINKS_SECONDS)
+        if self._links.carry() < LINKS_CARRIED_AT_ONCE:
+            self._stop.wait(_LINKS_SECONDS)
 
     def _receive(self) -> None:
         """Passes links that arrived to own stores."""
-        if self._links.receive():
+        received = self._links.receive()
+        if received:
             self._watcher.wake()
-        self._stop.wait(_LINKS_SECONDS)
+        if received < KAFKA_READ_RECORDS:
+            self._stop.wait(_LINKS_SECONDS)
 
     # -- counts -------------------------------------------------------------------------------------------------------
 

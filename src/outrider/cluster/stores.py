@@ -51,7 +51,8 @@ _PAGES: Final = "pages"
 
 @dataclass(eq=False)
 class OwnStore:
-    """One store of this node. ready_at: when it may have leases, by the monotonic clock. leased: its open leases of
+    """One store of this node. ready_at: when it may have leases, by the monotonic clock; touches: how often
+    something arrived that may make it ready. leased: its open leases of
     this node. lsn: of its last line. leaves: it leases nothing any more. heard: the offset of `words` up to which it
     has carried out orders; heard_noted: what the store itself says about that. pages_given: of all its shares
     (`PageShares`); pages_left: how many more it may lease, at least; at_limit: no share was left. rate_from: when its
@@ -62,6 +63,7 @@ class OwnStore:
     number: int
     owned: Owned
     ready_at: float = 0.0
+    touches: int = 0
     leased: set[int] = field(default_factory=set)
     lsn: int = 0
     leaves: bool = False
@@ -86,7 +88,14 @@ class OwnStore:
 
     def touch(self) -> None:
         """It may have leases now."""
+        self.touches += 1
         self.ready_at = 0.0
+
+    def rest(self, seconds: float, touches: int) -> None:
+        """It has no leases for some time, unless it was touched since it was asked. touches: of that moment."""
+        self.ready_at = time.monotonic() + seconds
+        if self.touches != touches:
+            self.ready_at = 0.0
 
 
 class OutputPlaces(Protocol):
@@ -242,11 +251,11 @@ class OwnStores:
         full: list[StoreFullError] = []
 
         def made(store: OwnStore) -> LeaseBatch:
-            wanted = wanted_of[store]
+            wanted, touches = wanted_of[store], store.touches
             if self._shares is not None:
                 wanted = min(wanted, self._pages_left(store, self._shares))
             if wanted < 1:
-                store.ready_at = time.monotonic() + CLUSTER_LOOK_SECONDS
+                store.rest(CLUSTER_LOOK_SECONDS, touches)
                 return LeaseBatch()
             try:
                 queues = {"queues_max": queues_of[store]} if queues_of else {}
@@ -259,7 +268,7 @@ class OwnStores:
             store.pages_left -= len(leases)
             if len(leases) < wanted:
                 ready = store.frontier.next_ready_seconds()
-                store.ready_at = time.monotonic() + min(CLUSTER_IDLE_SECONDS, math.inf if ready is None else ready)
+                store.rest(min(CLUSTER_IDLE_SECONDS, math.inf if ready is None else ready), touches)
             return leases
 
         found = [one for one in self.each(stores, made) if one is not None]

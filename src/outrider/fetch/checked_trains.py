@@ -12,8 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from outrider.fetch.downloader import Beginner, FetchEnded, Request, Response, Tag, is_well
-from outrider.limits import TRAIN_SECONDS_MAX
+from outrider.fetch.downloader import Beginner, FetchEnded, Request, Response, Tag, train_continues
 
 
 @dataclass(slots=True, eq=False)
@@ -39,7 +38,12 @@ class CheckedTrains:
         one = _Train(list(train), ended, asyncio.get_running_loop().time())
         for tag, _ in train:
             self._trains[tag] = one
-        self._send(one)
+        try:
+            self._send(one)
+        except Exception:
+            for tag, _ in train:
+                self._trains.pop(tag, None)
+            raise
 
     def _send(self, train: _Train) -> None:
         """Begins the next fetch of a train, or releases what is left of it."""
@@ -53,17 +57,20 @@ class CheckedTrains:
         if train is None:
             return  # it was cancelled
         del train.left[0]
-        lasted = asyncio.get_running_loop().time() - train.began
-        train.is_let_go |= not isinstance(answer, Response) or not is_well(answer) or lasted >= TRAIN_SECONDS_MAX
+        train.is_let_go |= not train_continues(answer, asyncio.get_running_loop().time() - train.began)
         train.ended(tag, answer)
         if train.left:
-            self._send(train)
+            try:
+                self._send(train)
+            except Exception as error:  # noqa: BLE001 - it is the answer to what is left
+                self._release(train, error)
 
-    def _release(self, train: _Train) -> None:
+    def _release(self, train: _Train, answer: Exception | None = None) -> None:
+        """Answers all that is left of a train."""
         left, train.left = train.left, []
         for tag, _ in left:
             if self._trains.pop(tag, None) is not None:
-                train.ended(tag, None)
+                train.ended(tag, answer)
 
     def let_go(self, tag: Tag) -> None:
         """As `Beginner.let_go`."""
@@ -76,7 +83,7 @@ class CheckedTrains:
         if train is None:
             return
         train.is_let_go = True
-        is_current = train.left[0][0] == tag
+        is_current = bool(train.left) and train.left[0][0] == tag
         train.left = [one for one in train.left if one[0] != tag]
         if is_current:
             self._downloader.cancel(tag)

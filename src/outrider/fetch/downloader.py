@@ -22,6 +22,7 @@ from outrider.limits import (
     IDLE_SECONDS_MAX,
     REQUEST_FIELDS_KNOWN,
     TOTAL_SECONDS_MAX,
+    TRAIN_SECONDS_MAX,
     URL_BYTES_MAX,
 )
 
@@ -351,6 +352,11 @@ def is_well(response: Response) -> bool:
     """Whether an answer allows the next request of a train: a whole head without a refusal."""
     status = response.status
     return response.error is None and status is not None and (status < 400 or status in MISSING)
+
+
+def train_continues(answer: object, seconds: float) -> bool:
+    """Whether the next request of a train may follow an answer. seconds: since the train began."""
+    return isinstance(answer, Response) and is_well(answer) and seconds < TRAIN_SECONDS_MAX
 
 
 class Beginner(Protocol):

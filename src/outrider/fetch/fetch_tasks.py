@@ -6,8 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from outrider.fetch.downloader import Beginner, Downloader, FetchEnded, Request, Response, Tag, is_well
-from outrider.limits import TRAIN_SECONDS_MAX
+from outrider.fetch.downloader import Beginner, Downloader, FetchEnded, Request, Response, Tag, train_continues
 
 
 @dataclass(slots=True, eq=False)
@@ -51,7 +50,7 @@ class FetchTasks:
             await asyncio.wait([train.asking])
             asking, train.asking = train.asking, None
             answer = asyncio.CancelledError() if asking.cancelled() else asking.exception() or asking.result()
-            goes_on = isinstance(answer, Response) and is_well(answer) and loop.time() - began < TRAIN_SECONDS_MAX
+            goes_on = train_continues(answer, loop.time() - began)
             if train.left and train.left[0][0] == tag:  # it was not cancelled
                 self._tell(train, tag, answer)
 
