@@ -16,7 +16,7 @@ const FINGERPRINT: u64 = (1 << 56) - 1;
 /// Bytes after a page, so that 16 bytes can be read at any lower bits, and a word after the last upper bits.
 const SLACK: usize = 24;
 const LOW_BITS_MAX: usize = 67;
-/// Ranges of so few rows are sorted in the cache, and so many ranges have their ends in it.
+/// Ranges of about this number of rows fit the cache; their ends do too, up to 2^RANGES_BITS_MAX ranges.
 const ROWS_PER_RANGE: usize = 32;
 const RANGES_BITS_MAX: u32 = 12;
 

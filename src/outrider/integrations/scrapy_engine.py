@@ -50,7 +50,7 @@ class LongLived:
         self._skips = False
 
     def opened(self, scheduler: object) -> None:
-        """A spider opens."""
+        """Notes an open spider. The first one lets collections skip all objects of now."""
         if not self._open and gc.get_freeze_count() == 0:
             gc.collect()  # otherwise, garbage would be skipped too
             gc.freeze()
@@ -58,7 +58,7 @@ class LongLived:
         self._open.add(scheduler)
 
     def closed(self, scheduler: object) -> None:
-        """A spider is closed. After the last one, all objects are visited again."""
+        """Forgets a spider. After the last one, all objects are visited again."""
         self._open.discard(scheduler)
         if self._skips and not self._open:
             gc.unfreeze()

@@ -81,7 +81,7 @@ class StoreThread:
         self.ready: list[tuple[float, int, Lease]] = []
         """A heap of the buffered leases, the highest priority first, among equal ones the newest."""
         self.refused: deque[tuple[Link, Code]] = deque()
-        """The links that were not stored, with the reason. A program needs nothing of the others any more."""
+        """Links that were not stored, each with its code. Stored links need no answer."""
         self.error: Exception | None = None
         self.turns = 0
         self.unstored = 0
