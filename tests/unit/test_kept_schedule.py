@@ -180,6 +180,7 @@ def test_a_damaged_one_is_named_and_the_ledger_is_read():
         disk.put(name, bytes(broken))
         again = World(disk=disk, clock=world.clock, **SETTINGS)
         (note,) = again.frontier.opening.notes
+        assert "repair" not in note
         assert scanned(again), at
         assert name in note, at
         assert "at byte" in note, at

@@ -100,7 +100,7 @@ def schedule_of(files: Files, store: bytes, checkpoint: Checkpoint | None) -> tu
     except FileNotFoundError:
         return None, ""  # the owner of the store has just removed it
     except StoreError as error:
-        return None, kept_schedule.unused_because(str(error))
+        return None, kept_schedule.unused_because(error.facts)
     if found is None or (found.number, found.start_lsn) != (checkpoint.number, checkpoint.start_lsn):
         return None, ""
     return found, ""

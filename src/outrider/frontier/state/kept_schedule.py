@@ -293,8 +293,9 @@ def _read_cards(payload: bytes) -> Cards:
 
 def describe(schedule: Checkpoint, error: Exception) -> str:
     """As `unused_because`, with the name of the file."""
-    where = "" if isinstance(error, StoreError) else f"{schedule.files.describe(schedule.name)}: "
-    return unused_because(f"{where}{error}")
+    if isinstance(error, StoreError):
+        return unused_because(error.facts)  # without its advice to repair the store, which is whole
+    return unused_because(f"{schedule.files.describe(schedule.name)}: {error}")
 
 
 def unused_because(reason: str) -> str:
