@@ -192,6 +192,25 @@ def test_a_request_that_is_broken_off_cancels_the_requests_after_it():
     assert [("b", None), ("c", None), ("d", 200)] == told_of_d
 
 
+def test_a_released_request_is_broken_off_without_harm():
+    """Its train ends with its first answer, which cancels the second fetch before that is released."""
+
+    async def act(downloader: Beginner, site: Site, told: Told) -> None:
+        def ended(tag: Tag, answer: Response | BaseException | None) -> None:
+            told.ended(tag, answer)
+            if tag == "a":
+                asyncio.get_running_loop().call_soon(downloader.cancel, "b")
+
+        downloader.begin(train(site, *"abc"), ended)
+        while "c" not in dict(told.ends):
+            await told.so_many(len(told.ends) + 1)
+        assert 503 == dict(await told.so_many(2))["a"]
+        assert ("c", None) in told.ends
+        assert ["a"] == paths(site)
+
+    run(answers(of_status(503), OK), act)
+
+
 def test_trains_of_one_host_have_one_request_at_a_time():
     under_way = most = 0
 

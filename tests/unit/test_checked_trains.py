@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 from functools import wraps
-from unittest.mock import Mock
 
 import pytest
 
@@ -137,12 +136,17 @@ async def test_a_fetch_that_is_cancelled_while_its_train_is_released_has_no_answ
 async def test_each_fetch_has_an_answer_when_the_downloader_is_closed(checked):
     checked.begin()
     closed = ClosedError("closed")
-    checked.hand.begin = Mock(side_effect=closed)
+
+    def refuses(train, ended):
+        raise closed
+
+    checked.hand.begin = refuses
     checked.hand.answers(1, response())
     assert [(1, 200), (2, closed), (3, closed)] == checked.said
     with pytest.raises(ClosedError):
         checked.begin()
-    assert {} == checked.trains._trains
+    checked.trains.cancel(1)
+    assert [] == checked.hand.orders  # it was never begun
 
 
 @in_loop
