@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import socket
 import threading
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 
 PIECE = 65_536
 LOOK_SECONDS = 0.05
@@ -78,3 +79,24 @@ class Relay:
         self._listener.close()
         for thread in self._threads:
             thread.join()
+
+
+@contextmanager
+def failing_relay(target: int, states: Sequence[str]) -> Iterator[Relay]:
+    """A relay that goes through these states and back to `open` again and again, until the block ends."""
+    relay, ended = Relay(target), threading.Event()
+
+    def fail() -> None:
+        while not ended.wait(0.2):
+            for state in (*states, "open"):
+                relay.state = state
+                ended.wait(3 * LOOK_SECONDS)
+
+    failing = threading.Thread(target=fail)
+    failing.start()
+    try:
+        yield relay
+    finally:
+        ended.set()
+        failing.join()
+        relay.close()

@@ -16,7 +16,7 @@ from crash.mounting import ext4
 from crash.test_power_ext4 import HOW
 from e2e.crawling import command, environment, outrider, wait_for
 from grpc_client import Client, discovered, known
-from servers.relay import LOOK_SECONDS, Relay
+from servers.relay import failing_relay
 
 OK, FAIL = 0, 2
 ROUNDS, ITEMS = 4, 3_000
@@ -80,20 +80,25 @@ class Sender:
             ready.set()
 
 
+def kill_during(server, calls):
+    """Starts a server, makes calls in a thread, and kills the server when they have set their event."""
+    client, process = server()
+    ready = threading.Event()
+    thread = threading.Thread(target=calls, args=(client, ready))
+    thread.start()
+    assert ready.wait(60)
+    process.kill()
+    process.wait()
+    thread.join(30)
+    assert not thread.is_alive()
+
+
 def test_acknowledged_items_survive_kill_9(server, tmp_path):
     rng = random.Random(37)
     sender = Sender(rng, itertools.count(4_000_000_000))
     for _ in range(ROUNDS):
-        client, process = server()
-        ready = threading.Event()
-        thread = threading.Thread(target=sender.run, args=(client, ready))
         sender.count = 0
-        thread.start()
-        assert ready.wait(30)
-        process.kill()
-        process.wait()
-        thread.join(30)
-        assert not thread.is_alive()
+        kill_during(server, sender.run)
     client, process = server()
     check(client, sender)
     process.kill()
@@ -135,15 +140,7 @@ def test_acknowledged_items_survive_a_power_cut_of_a_real_file_system(server, tm
 def test_random_calls_with_kills_leave_counts_that_equal_a_recount(server, tmp_path):
     rng = random.Random(73)
     for _ in range(ROUNDS):
-        client, process = server()
-        many = threading.Event()
-        thread = threading.Thread(target=random_calls, args=(client, rng, many))
-        thread.start()
-        assert many.wait(60)
-        process.kill()
-        process.wait()
-        thread.join(30)
-        assert not thread.is_alive()
+        kill_during(server, partial(random_calls, rng))
     client, process = server()
     assert client.ask("GetStats", {"crawlID": CRAWLS[0]})["size"] > 0
     for crawl in CRAWLS:
@@ -160,7 +157,7 @@ def test_random_calls_with_kills_leave_counts_that_equal_a_recount(server, tmp_p
     assert told.returncode == 0, told.stdout + told.stderr
 
 
-def random_calls(client, rng, many):
+def random_calls(rng, client, many):
     """Makes calls of all kinds until the server is killed. many: set after CALLS of them."""
     try:
         for count in itertools.count(1):
@@ -199,20 +196,9 @@ def random_call(client, rng):
 @pytest.mark.parametrize("states", [("cut",), ("half", "cut")], ids=["cut", "half"])
 def test_streams_whose_connections_fail_lose_and_repeat_no_acknowledged_item(server, states):
     client, _ = server()
-    relay = Relay(int(client.address.rpartition(":")[2]))
-    ended = threading.Event()
-
-    def fail():
-        while not ended.wait(0.2):
-            for state in (*states, "open"):
-                relay.state = state
-                ended.wait(3 * LOOK_SECONDS)
-
-    failing = threading.Thread(target=fail)
-    failing.start()
     sender = Sender(random.Random(41), itertools.count(4_000_000_000))
     broken = 0
-    try:
+    with failing_relay(int(client.address.rpartition(":")[2]), states) as relay:
         for _ in range(200):
             near = Client(f"127.0.0.1:{relay.port}")
             sender.broken = False
@@ -221,10 +207,6 @@ def test_streams_whose_connections_fail_lose_and_repeat_no_acknowledged_item(ser
             broken += sender.broken
             if broken >= BROKEN and len(sender.acknowledged) > HOSTS:
                 break
-    finally:
-        ended.set()
-        failing.join()
-        relay.close()
     assert broken >= BROKEN
     check(client, sender)
 

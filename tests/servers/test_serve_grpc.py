@@ -12,7 +12,7 @@ from e2e.crawling import wait_for
 from outrider import Frontier
 from outrider.errors import OutriderError, UnreachableError
 from outrider.journey import Code
-from servers.relay import LOOK_SECONDS, Relay
+from servers.relay import failing_relay
 from servers.served import servers
 from servers.test_serve import get
 
@@ -90,28 +90,12 @@ def test_sigterm_ends_waits_accepts_reports_and_ends_with_4_where_work_is_left(s
 @pytest.mark.parametrize("states", [("cut",), ("half", "cut")], ids=["cut", "half"])
 def test_connections_that_fail_lose_and_repeat_no_url(served, states):
     _, port = served()
-    relay = Relay(port)
-    ended = threading.Event()
-
-    def fail():
-        while not ended.wait(0.2):
-            for state in (*states, "open"):
-                relay.state = state
-                ended.wait(3 * LOOK_SECONDS)
-
-    failing = threading.Thread(target=fail)
-    failing.start()
     codes = []
-    try:
-        with connect(relay.port) as frontier:
-            for part in range(15):
-                codes += frontier.discover(urls(25, part * 25))
-                for lease in frontier.lease(5):
-                    codes += frontier.report([lease.done()]).outcomes
-    finally:
-        ended.set()
-        failing.join()
-        relay.close()
+    with failing_relay(port, states) as relay, connect(relay.port) as frontier:
+        for part in range(15):
+            codes += frontier.discover(urls(25, part * 25))
+            for lease in frontier.lease(5):
+                codes += frontier.report([lease.done()]).outcomes
     assert codes.count(Code.NEW) == 375
     with connect(port) as frontier:
         counts = frontier.statistics()["urls"]

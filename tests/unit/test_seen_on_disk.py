@@ -213,7 +213,7 @@ def bits_per_key(keys):
 
 @pytest.mark.parametrize("slots", [1, 4_096])
 def test_a_filter_grows_to_most_of_its_memory_and_never_exceeds_it(small, slots):
-    """At the end it has 12 bits a key within 1.8 bytes of memory a key, so a whole second filter would have no room."""
+    """At the end it has 12 bits a key and 1.8 bytes of memory a key. A second filter would exceed this memory."""
     keys = spilled(MemoryFiles(), bytes_max=720_000)
     most = grown(keys, batches=100, count=4_000, slots=slots)
     settled(keys)
