@@ -92,7 +92,7 @@ class OwnStore:
         self.ready_at = 0.0
 
     def rest(self, seconds: float, touches: int) -> None:
-        """It has no leases for some time, unless it was touched since it was asked. touches: of that moment."""
+        """Leases nothing for some time, unless something has arrived since it was asked. touches: at that moment."""
         self.ready_at = time.monotonic() + seconds
         if self.touches != touches:
             self.ready_at = 0.0

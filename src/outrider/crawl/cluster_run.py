@@ -93,8 +93,8 @@ _TOKENS: Final = msgspec.json.Decoder(_Tokens)
 
 @dataclass(frozen=True, slots=True)
 class NodeEnd:
-    """The end of a node's run: its exit code, why it ended, the pages of this run, and the messages that are no links.
-    totals: of the whole crawl."""
+    """The end of a node's run: its exit code and its reason. answered: the pages of this run. refused: messages for its
+    partitions that it could not read as links. totals: of the whole crawl."""
 
     exit_code: int
     ending: str

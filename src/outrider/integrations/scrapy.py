@@ -468,7 +468,7 @@ class Scheduler(BaseScheduler):  # type: ignore[misc]  # as above
         return request
 
     def _request_of(self, stored: Lease | Link) -> Any:
-        """Returns the request of a lease or link. One that cannot be made anew is counted and logged, and is None."""
+        """Returns the request of a lease or link. If it cannot be made anew, counts and logs this, and returns None."""
         try:
             values = values_of(stored)
             if values is None:

@@ -114,7 +114,7 @@ class SeenFilter:
             self._bloom.replace()
         finally:
             self._bloom.abandon()
-        # What was counted in the old part no longer counts.
+        # The observed false rate is that of the present parts, so it forgets the share of the old part.
         self.denied -= self.denied * misfit.keys // max(old_keys, 1)
         self.false -= self.false * misfit.keys // max(old_keys, 1)
         self.replaced += 1
