@@ -104,3 +104,31 @@ def test_each_epoch_has_one_owner_when_three_nodes_claim_a_partition_at_once(bro
     assert [epoch for epoch, _ in counted] == list(range(1, len(counted) + 1))
     assert NODES * ROUNDS == len(told) + len(refused)
     assert len(refused) > ROUNDS
+
+
+def read_some(reader, places):
+    """What a reader returns of some partitions in ten rounds, as it follows them. None: records were dropped."""
+    places, found = dict(places), []
+    for _ in range(10):
+        for number, records in reader.read(places).items():
+            assert number in places, f"partition {number} is not among {list(places)}"
+            found += [None] if records is None else records
+            if records:
+                places[number] = records[-1][0] + 1
+    return found
+
+
+def test_a_reader_says_nothing_about_places_that_it_had_before(brokers):
+    """As after a pause of a node: its partitions have other owners, who have deleted records meanwhile."""
+    for number in range(PARTITIONS):
+        for text in (b"1", b"2", b"3"):
+            brokers.records("urls", number).send(text).offset()
+    brokers.trim("urls", 0, 2)
+    for _ in range(3):
+        with closing(brokers.reader("urls")) as reader:
+            reader.read({0: 0, 1: 0})  # returns before the broker answers about the first
+            assert [(1, b"2"), (2, b"3")] == read_some(reader, {1: 1})
+        with closing(brokers.reader("urls")) as reader:
+            reader.read({0: 0})
+            assert [(2, b"3")] == read_some(reader, {0: 2})
+            assert None in read_some(reader, {0: 0})

@@ -382,11 +382,14 @@ class KafkaReader:
                 if records is not None:
                     records.append((message.offset(), message.value() or b""))
                     self._at[number] = message.offset() + 1
-            elif error.code() == self._library.KafkaError._AUTO_OFFSET_RESET:
-                found[number] = None
-                self._at.pop(number, None)
-            else:
+            elif error.code() != self._library.KafkaError._AUTO_OFFSET_RESET:
                 raise self._library.KafkaException(error)
+            elif number in places:
+                # An error may come late, from places that this reader had before, so the broker is asked.
+                self._at.pop(number, None)
+                there = self._brokers.place(self._which, number, places[number])
+                if places[number] < self._consumer.get_watermark_offsets(there, timeout=KAFKA_SECONDS_MAX)[0]:
+                    found[number] = None
 
     def close(self) -> None:
         """Ends its connections; the next `read` makes new ones."""
@@ -470,7 +473,9 @@ class Membership:
 
 
 def _words(error: object) -> str:
-    """Returns the words of an error of the library."""
+    """Returns the words of an error of the library, or says that there was no answer."""
+    if error is None:
+        return "no answer"
     told = error.args[0] if isinstance(error, Exception) and error.args else error
     text = getattr(told, "str", None)
     return str(text() if text is not None else told or type(error).__name__)[:200]
