@@ -3,8 +3,8 @@ ledger.
 
 The file (`schedule-<number>.ckpt`, docs/formats/frames.md) is derived: it contains what a scan of the ledger would
 find at the start of one checkpoint, which no call follows. It names that checkpoint by number, start and checksum, and
-counts only while that one is the newest. The log after it is applied as after a scan. Nothing depends on the file: an
-opening without a whole one scans.
+is used only while that one is the newest. The log after it is applied as after a scan. Nothing depends on the file: if
+it is missing, damaged or of another checkpoint, the opening scans the ledger.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from outrider.frontier.state.hosts import NONE, Rows
 from outrider.frontier.state.tables import Tables
 from outrider.frontier.state.url_table import LEASED, QUEUED
 from outrider.frontier.stores.chunks import laid_out, read_out
-from outrider.frontier.stores.ledger import FINGERPRINT_MAX
+from outrider.frontier.stores.spilled_keys import keys_in_order
 from outrider.frontier.stores.tailed_backlog import Chunks
 from outrider.kernels.card_layout import HEAD_BYTES
-from outrider.limits import KEPT_CARDS, KEPT_KEYS, KEPT_QUEUES, RESTORED_BYTES, SLOTS
+from outrider.limits import KEPT_CARDS, KEPT_KEYS, KEPT_QUEUES, RESTORED_BYTES
 from outrider.storage.checkpoint import Checkpoint
 from outrider.storage.read_ahead import ahead
 
@@ -51,7 +51,7 @@ class ScheduleSection(IntEnum):
 
 
 class UnfitScheduleError(Exception):
-    """The file is of another checkpoint or format, or it names what is not there."""
+    """The file is of another checkpoint or format, or it names a queue that the checkpoint does not have."""
 
 
 class _KeptHead(msgspec.Struct, array_like=True):
@@ -79,26 +79,26 @@ def can_be_kept(tables: Tables) -> bool:
 
 
 def pieces(tables: Tables, checkpoint: Checkpoint) -> Iterator[tuple[int, bytes]]:
-    """The sections and payloads of a file for the tables as they were copied by this checkpoint. It removes cards
-    from the tables, so nothing may use them later. Raises DamagedStoreError."""
+    """Yields the sections and payloads of a file for the tables as they were copied by this checkpoint. It removes
+    cards from the tables, so nothing may use them later. Raises DamagedStoreError."""
     urls = tables.urls
     urls.backlog.settle_copies()
-    counts = {row: _unleased(some) for row, some in urls.of_crawls.items()}
+    counts_of_crawls = {row: _unleased(counts) for row, counts in urls.of_crawls.items()}
     head = _KeptHead(
         SCHEDULE_FORMAT,
         checkpoint.chain,
         checkpoint.count,
         urls.last_woken,
         _unleased(urls.counts),
-        counts,
+        counts_of_crawls,
         urls.backlog.dictionary,
         urls.backlog.ordered,
     )
     yield ScheduleSection.HEAD, msgspec.msgpack.encode(head)
     rows = _living_queues(tables)
     for first in range(0, len(rows), KEPT_QUEUES):
-        some = rows[first : first + KEPT_QUEUES]
-        columns = [tables.queues.hash[some], *(getattr(tables.queues, name)[some] for name in _COUNTS)]
+        part = rows[first : first + KEPT_QUEUES]
+        columns = [tables.queues.hash[part], *(getattr(tables.queues, name)[part] for name in _COUNTS)]
         yield ScheduleSection.QUEUES, _packed(columns)
     for chunks in urls.backlog.chunks(rows, RESTORED_BYTES):
         columns = [tables.queues.hash[chunks.queues], chunks.ranks, chunks.dues, chunks.orders, chunks.lengths]
@@ -107,26 +107,28 @@ def pieces(tables: Tables, checkpoint: Checkpoint) -> Iterator[tuple[int, bytes]
     for cards in urls.backlog.in_memory(rows, KEPT_CARDS):
         yield from _cards(ScheduleSection.CARDS, cards)
     yield from _cards(ScheduleSection.CARDS, urls.backlog.in_sorted_form(_leased(tables)))
-    for part, calendar in ((ScheduleSection.CALENDAR, urls.calendar), (ScheduleSection.PLANNED, urls.planned)):
+    for section, calendar in ((ScheduleSection.CALENDAR, urls.calendar), (ScheduleSection.PLANNED, urls.planned)):
         for cards in calendar.unload(KEPT_CARDS):
-            yield from _cards(part, cards.filter(~urls.void(cards.heads)))
+            yield from _cards(section, cards.filter(~urls.void(cards.heads)))
     hosts = np.arange(tables.hosts.count, dtype=np.uint32)
     for host in hosts[urls.spent.waiting(hosts) > 0].tolist():
         while len(cards := urls.spent.unload(host, KEPT_CARDS)):
             yield from _cards(ScheduleSection.SPENT, cards.filter(~urls.void(cards.heads)))
     for crawl, keys in urls.seen.of_crawls.items():
-        for slots, prints in _keys_of(keys):
+        assert isinstance(keys, kernels.FingerprintSet)  # as `can_be_kept` says
+        for slots, prints in keys_in_order(keys, KEPT_KEYS):
             yield ScheduleSection.SEEN, crawl.to_bytes(_COUNT_BYTES, "little") + _packed([slots, prints])
-    for slots, prints in _keys_of(urls.seen.contents):
+    assert isinstance(urls.seen.contents, kernels.FingerprintSet)
+    for slots, prints in keys_in_order(urls.seen.contents, KEPT_KEYS):
         yield ScheduleSection.CONTENTS, _packed([slots, prints])
 
 
 def _unleased(counts: list[int]) -> list[int]:
-    """Counts as a scan makes them: leased URLs count as queued ones."""
-    found = list(counts)
-    found[QUEUED] += found[LEASED]
-    found[LEASED] = 0
-    return found
+    """Returns counts as a scan makes them: leased URLs count as queued ones."""
+    counts = list(counts)
+    counts[QUEUED] += counts[LEASED]
+    counts[LEASED] = 0
+    return counts
 
 
 def _living_queues(tables: Tables) -> Rows:
@@ -135,7 +137,7 @@ def _living_queues(tables: Tables) -> Rows:
 
 
 def _leased(tables: Tables) -> Cards:
-    """The leased URLs as queued ones, as their records have them: the leases of the checkpoint lease them again."""
+    """Returns the leased URLs as queued ones, as their records have them. The checkpoint has their leases."""
     heads = tables.urls.open_leases().cards.heads
     _, cards = tables.urls.find(*(heads[name] for name in ("crawl", "slot", "fingerprint")))
     queued = cards.changed()
@@ -143,32 +145,17 @@ def _leased(tables: Tables) -> Cards:
     return cards.with_heads(queued)
 
 
-def _cards(part: ScheduleSection, cards: Cards) -> Iterator[tuple[int, bytes]]:
-    """Ranges of cards: | number u32 | heads | bodies |."""
+def _cards(section: ScheduleSection, cards: Cards) -> Iterator[tuple[int, bytes]]:
+    """Yields ranges of cards: | number u32 | heads | bodies |."""
     ends = np.searchsorted(cards.offsets, np.arange(RESTORED_BYTES, cards.offsets[-1], RESTORED_BYTES)).tolist()
     for first, end in zip([0, *ends], [*ends, len(cards)], strict=True):
         if end > first:
-            some = cards.take(np.arange(first, end))
-            number = np.array([len(some)], np.uint32)
-            yield part, number.tobytes() + laid_out(number, some)[0]
-
-
-def _keys_of(keys: Any) -> Iterator[tuple[npt.NDArray[np.uint16], npt.NDArray[np.uint64]]]:
-    """All keys of a set in their order, some at once."""
-    slot, first = 0, 0
-    while slot < SLOTS:
-        some_slots, some_prints = keys.keys_from(slot, first, KEPT_KEYS)
-        slots, prints = np.frombuffer(some_slots, np.uint16), np.frombuffer(some_prints, np.uint64)
-        if not len(slots):
-            return
-        yield slots, prints
-        slot, first = int(slots[-1]), int(prints[-1]) + 1
-        if first > FINGERPRINT_MAX:
-            slot, first = slot + 1, 0
+            number = np.array([end - first], np.uint32)
+            yield section, number.tobytes() + laid_out(number, cards.take(np.arange(first, end)))[0]
 
 
 def _packed(columns: list[npt.NDArray[Any]]) -> bytes:
-    """Columns of one length: | rows u32 | column | column | … |."""
+    """Returns columns of one length: | rows u32 | column | column | … |."""
     number = np.array([len(columns[0])], np.uint32)
     return b"".join([number.tobytes(), *(np.ascontiguousarray(column).tobytes() for column in columns)])
 
@@ -180,17 +167,17 @@ def restore(tables: Tables, checkpoint: Checkpoint, schedule: Checkpoint) -> Non
     """Fills what a scan would fill, after the hosts and queues of the checkpoint. After an error the tables have a part
     of it. Raises DamagedStoreError, UnfitScheduleError."""
     tables.urls.begin_anew()
-    whole = False
+    begun = False
     for section, payload in ahead((section, payload) for _, section, _, _, payload in schedule.ranges()):
         try:
-            if not whole:
+            if not begun:
                 _begin(tables, checkpoint, section, payload)
-                whole = True
+                begun = True
             else:
                 _PARTS[ScheduleSection(section)](tables, payload)
         except (ValueError, IndexError, KeyError, TypeError, msgspec.DecodeError) as error:
             raise UnfitScheduleError(f"a range of section {section}: {error}") from error
-    if not whole:
+    if not begun:
         raise UnfitScheduleError("it has no range")
     tables.forget_changed()
 
@@ -198,8 +185,8 @@ def restore(tables: Tables, checkpoint: Checkpoint, schedule: Checkpoint) -> Non
 def _begin(tables: Tables, checkpoint: Checkpoint, section: int, payload: bytes) -> None:
     if section != ScheduleSection.HEAD:
         raise UnfitScheduleError(f"its first range is of section {section}")
-    if (form := msgspec.msgpack.decode(payload)[0]) != SCHEDULE_FORMAT:
-        raise UnfitScheduleError(f"it has format {form}, this version reads {SCHEDULE_FORMAT}")
+    if (number := msgspec.msgpack.decode(payload)[0]) != SCHEDULE_FORMAT:
+        raise UnfitScheduleError(f"it has format {number}, this version reads {SCHEDULE_FORMAT}")
     head = msgspec.msgpack.decode(payload, type=_KeptHead)
     if (head.chain, head.count) != (checkpoint.chain, checkpoint.count):
         raise UnfitScheduleError("it belongs to another checkpoint of this number")
@@ -268,13 +255,14 @@ _PARTS = {
 
 
 def _known(rows: Rows) -> Rows:
+    """Returns the rows. Raises UnfitScheduleError if one is missing."""
     if (rows == NONE).any():
         raise UnfitScheduleError("it names a queue that the checkpoint does not have")
     return rows
 
 
 def _columns(payload: bytes, dtypes: tuple[str, ...]) -> tuple[list[npt.NDArray[Any]], bytes]:
-    """The columns of a range, and the bytes after them."""
+    """Returns the columns of a range, and the bytes after them."""
     (rows,) = np.frombuffer(payload, np.uint32, 1).tolist()
     at, columns = _COUNT_BYTES, []
     for dtype in map(np.dtype, dtypes):
@@ -292,12 +280,12 @@ def _read_cards(payload: bytes) -> Cards:
 
 
 def describe(schedule: Checkpoint, error: Exception) -> str:
-    """As `unused_because`, with the name of the file."""
+    """Returns the sentence of `unused_because` for an error of `restore`, with the name of the file."""
     if isinstance(error, StoreError):
-        return unused_because(error.facts)  # without its advice to repair the store, which is whole
+        return unused_because(error.facts)  # without its advice to repair the store, which is undamaged
     return unused_because(f"{schedule.files.describe(schedule.name)}: {error}")
 
 
 def unused_because(reason: str) -> str:
-    """A sentence for people about a file that was not used."""
+    """Returns a sentence for people about a file that was not used."""
     return f"{reason}; the opening read the ledger instead"

@@ -18,9 +18,9 @@ from outrider import kernels
 from outrider.errors import DamagedStoreError, StoreError
 from outrider.frontier.stores.ledger import FINGERPRINT_MAX
 from outrider.frontier.stores.seen_filter import Misfit, SeenFilter, fresh_bytes
-from outrider.limits import SEEN_FRESH_KEYS_MIN, SEEN_KEY_BYTES, SEEN_STEP_KEYS
+from outrider.limits import SEEN_FRESH_KEYS_MIN, SEEN_KEY_BYTES, SEEN_STEP_KEYS, SLOTS
 from outrider.storage.files import Files
-from outrider.storage.key_runs import KeyRun, KeyRunWriter, columns_of, merged_keys
+from outrider.storage.key_runs import KeyRun, KeyRunWriter, Keys, columns_of, merged_keys
 from outrider.storage.tiers import due
 
 
@@ -53,8 +53,8 @@ class SpilledKeys:
         self._filter = SeenFilter(len(keys), bytes_max)
         self._unremoved: list[KeyRun] = []
         self._work: Generator[int, None, None] | None = None  # what is written, merged or filled in; yields keys
-        self._work_left = 0  # about how many keys it has before it
-        self._patience = 0  # so many fresh keys are necessary before the disk is tried again
+        self._work_left = 0  # about how many keys it has not handled
+        self._patience = 0  # the number of fresh keys from which on the disk is tried again
         self._looked_up = 0
 
     # ------------------------------------------------------------------------------------------------ the set
@@ -71,10 +71,10 @@ class SpilledKeys:
             rows = np.flatnonzero(~found)
             rows = rows[self._filter.check(ordered[0][rows], ordered[1][rows])]
             if len(rows):
-                there = self._in_runs(ordered[0][rows], ordered[1][rows])
-                found[rows] = there
+                in_runs = self._in_runs(ordered[0][rows], ordered[1][rows])
+                found[rows] = in_runs
                 self._looked_up += len(rows)
-                self._filter.false += len(rows) - int(np.count_nonzero(there))
+                self._filter.false += len(rows) - int(np.count_nonzero(in_runs))
         if len(self._removed):
             found &= ~np.frombuffer(self._removed.check(*ordered), np.bool_)
         answers: npt.NDArray[np.bool_] = found[np.frombuffer(places, np.uint32)]
@@ -163,21 +163,12 @@ class SpilledKeys:
         """Makes a run of the frozen keys."""
         writer = KeyRunWriter(self._files, self._number())
         try:
-            slot, first = 0, 0
-            while True:
-                slots, prints = columns_of(frozen.keys_from(slot, first, SEEN_STEP_KEYS))
-                if not len(slots):
-                    break
+            for slots, prints in keys_in_order(frozen, SEEN_STEP_KEYS):
                 writer.add(slots, prints)
                 new = max(self._filtered - writer.rows + len(slots), 0)  # an attempt that failed added the others
                 self._filter.add(slots[new:], prints[new:])
                 self._filtered = max(self._filtered, writer.rows)
-                slot, first = int(slots[-1]), int(prints[-1]) + 1
-                if first > FINGERPRINT_MAX:
-                    slot, first = slot + 1, 0
                 yield len(slots)
-                if slot > _SLOT_MAX:
-                    break
             if writer.rows:
                 self._runs.append(writer.finish())
             self._frozen = None
@@ -209,15 +200,15 @@ class SpilledKeys:
 
     def statistics(self) -> dict[str, int]:
         """Returns how many keys there are, the bytes in memory and on disk, and the parts of these."""
-        told = self._filter.statistics()
+        filter_ = self._filter.statistics()
         in_memory = [self._fresh, self._removed, *([self._frozen] if self._frozen is not None else [])]
-        sets = sum(one.statistics()["bytes"] for one in in_memory)
+        sets = sum(keys.statistics()["bytes"] for keys in in_memory)
         return {
             "keys": len(self),
-            "bytes": sets + told["filter_bytes"] + sum(run.memory_bytes for run in self._runs),
+            "bytes": sets + filter_["filter_bytes"] + sum(run.memory_bytes for run in self._runs),
             "disk_bytes": sum(run.disk_bytes for run in self._runs),
             "runs": len(self._runs),
-            **told,
+            **filter_,
             "looked_up": self._looked_up,
             "rolled_over": self._filter.replaced,
         }
@@ -228,7 +219,7 @@ class SpilledKeys:
         return self._runs
 
     def check_files(self) -> Iterator[str]:
-        """Reads every run again: each damage in words, naming file and byte."""
+        """Reads every run again. Yields each damage in words, with file and byte."""
         for run in self._runs:
             yield from run.check()
 
@@ -242,7 +233,17 @@ class SpilledKeys:
         self._runs, self._unremoved = [], []
 
 
-_SLOT_MAX = 4_095
+def keys_in_order(keys: kernels.FingerprintSet, most: int) -> Iterator[Keys]:
+    """Yields all keys of a set in ascending order, at most `most` at once. The set must not change meanwhile."""
+    slot, first = 0, 0
+    while slot < SLOTS:
+        slots, prints = columns_of(keys.keys_from(slot, first, most))
+        if not len(slots):
+            return
+        yield slots, prints
+        slot, first = int(slots[-1]), int(prints[-1]) + 1
+        if first > FINGERPRINT_MAX:
+            slot, first = slot + 1, 0
 
 
 def _column(values: Any, dtype: type[np.generic]) -> npt.NDArray[Any]:
