@@ -67,10 +67,10 @@ class RestedLeases:
 
     def ends_of(self, tokens: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64] | None:
         """Returns the end of each request, NOT_OVER for the others; None if no request is over."""
-        given = tokens.tolist()
-        if self.lacks(given):
+        numbers = tokens.tolist()
+        if self.lacks(numbers):
             return None
-        return np.array(list(map(self.ends.get, given, repeat(NOT_OVER))), np.int64)
+        return np.array(list(map(self.ends.get, numbers, repeat(NOT_OVER))), np.int64)
 
     def at(self, host: int) -> int:
         """How many such leases a host has."""
@@ -95,10 +95,12 @@ class RestedLeases:
 
 
 def _counted(counts: Counter[int], rows: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
+    """Returns the count of each row."""
     return np.array(list(map(counts.get, rows.tolist(), repeat(0))), np.int64)
 
 
 def _subtract(counts: Counter[int], rows: Iterable[int]) -> None:
+    """Subtracts 1 for each row, and forgets rows without a count."""
     for row in rows:
         count = counts[row] - 1
         if count:

@@ -140,7 +140,7 @@ class UrlTable:
         self.of_crawls: defaultdict[int, list[int]] = defaultdict(lambda: [0] * 7)
         """The same counts of each crawl, by its row."""
         self.void_waiting = 0  # cards of deleted queues that the calendars still have
-        self.scanned = False  # whether the ledger was read to fill the places
+        self.scanned = False  # whether the opening read the ledger
         self.requeued: dict[int, tuple[Instant, float]] = {}
         """By token: due and priority (NaN: as before) of leased URLs that are queued again when the lease ends."""
         self._woken: Instant = 0  # the latest instant up to which waiting URLs were queued
@@ -154,7 +154,7 @@ class UrlTable:
         self.planned = Calendar(scratch, name="planned", now=now)
         """The waiting URLs that a revisit rule looks at when they are due, maybe several times."""
         self.spent = TailedBacklog(scratch, name="spent")
-        """By host: those that are parked for a budget."""
+        """By host: the URLs that are parked for a budget."""
 
     def _card(self, tokens: Uint64s, cards: Cards, hand: KnownRows | None = None) -> None:
         """Applies whole cards: new URLs, and URLs whose body changed."""
@@ -656,7 +656,7 @@ class UrlTable:
         return self._woken
 
     def begin_anew(self) -> None:
-        """Call it after the checkpoint's hosts and queues: removes everything that is derived from the ledger."""
+        """Removes everything that is derived from the ledger. Call it after the checkpoint's hosts and queues."""
         for part in (self.seen, self.backlog, self.calendar, self.planned, self.spent):
             part.close()
         self._make_places(max(self._tables.now, self._began))
@@ -671,12 +671,12 @@ class UrlTable:
     def count_kept(self, counts: Sequence[int], of_crawls: Mapping[int, Sequence[int]], *, woken: Instant) -> None:
         """Sets the counts of all URLs, by state, and the instant up to which waiting ones were queued."""
         self.counts = list(counts)
-        self.of_crawls.update((row, list(some)) for row, some in of_crawls.items())
+        self.of_crawls.update((row, list(of_crawl)) for row, of_crawl in of_crawls.items())
         self._woken = max(self._woken, woken)
         self.scanned = False
 
     def restore(self) -> None:
-        """As `begin_anew`, and then fills everything in one scan of the ledger."""
+        """Does what `begin_anew` does, and then fills everything in one scan of the ledger."""
         self.begin_anew()
         # While the scan may recall hosts, only this thread touches rows and the seen-set; else the reading thread does.
         scan = _gathered(self.ledger.scan())

@@ -28,12 +28,16 @@ from outrider.storage.key_runs import PREFIX_END, KeyRun
 
 _LINE_BITS = 512
 _LINE_BYTES = _LINE_BITS // 8
+_GROWTH_MIN = 1.5
+"""A part is replaced by one that is larger by this factor or more, so that keys are not added again too often."""
+_GROWTH_MIN_FULL = 1.1
+"""The same for a filter that uses all of its memory, where parts with fewer bits a key than others cost more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Misfit:
-    """A part of the filter to be replaced. lines: for those that replace it, in pieces of at most `lines_max`; first,
-    end: its keys, by the upper 64 bits; keys: their number."""
+    """A part of the filter to be replaced, by its place. lines: of the parts that replace it, which have about
+    `lines_max` each at most; first, end: its keys, by the upper 64 bits; keys: their number."""
 
     part: int
     lines: int
@@ -48,11 +52,11 @@ class SeenFilter:
 
     def __init__(self, keys: int, bytes_max: int) -> None:
         lines = min(_lines_wanted(max(keys, SEEN_FRESH_KEYS_MIN)), _lines_max(bytes_max))
-        self.replaced = 0  # parts
+        self.replaced = 0  # how many parts were replaced
         self.denied = 0  # keys that were checked and that the filter does not have
         self.false = 0  # keys that it did not deny, and no run has
         self._bloom = kernels.BlockedBloom(lines, SEEN_FILTER_HASHES)
-        self._fitted: tuple[int, int] | None = None  # its keys and its memory when no part had to be replaced
+        self._fitted: tuple[int, int] | None = None  # keys and memory for which each part has its lines
 
     def add(self, slots: Any, fingerprints: Any) -> None:
         """Adds keys of a run."""
@@ -60,9 +64,9 @@ class SeenFilter:
 
     def check(self, slots: Any, fingerprints: Any) -> npt.NDArray[np.bool_]:
         """Whether the runs may have each of these keys."""
-        found = np.frombuffer(self._bloom.check(slots, fingerprints), np.bool_)
-        self.denied += len(found) - int(np.count_nonzero(found))
-        return found
+        maybe = np.frombuffer(self._bloom.check(slots, fingerprints), np.bool_)
+        self.denied += len(maybe) - int(np.count_nonzero(maybe))
+        return maybe
 
     def misfit(self, bytes_max: int) -> Misfit | None:
         """Returns the part that is to be replaced next, None if all have the lines that the memory allows."""
@@ -76,25 +80,25 @@ class SeenFilter:
         wanted = np.maximum(np.floor(np.minimum(_lines_wanted(keys), shares)), 1)
         growth_min = _GROWTH_MIN if _lines_wanted(keys.sum()) <= lines_max else _GROWTH_MIN_FULL
         richest = int((lines / wanted).argmax())
-        found = None
+        change: tuple[int, int] | None = None  # a part, and its new lines
         if total > lines_max:  # the memory became less
             if lines[richest] > wanted[richest]:
-                found = richest, max(int(wanted[richest]) * 7 // 8, 1)  # less than its share, so it lasts
+                change = richest, max(int(wanted[richest]) * 7 // 8, 1)  # less than its share, so it lasts
         else:
             need = np.where(keys * SEEN_FILTER_BITS > lines * _LINE_BITS, wanted / lines, 0)
             poorest = int(need.argmax())
             room = lines_max - total + min(int(lines[poorest]), 2 * piece)
-            given = min(int(wanted[poorest]), room)
-            if need[poorest] > growth_min and given > growth_min * lines[poorest]:
-                found = poorest, given
+            larger = min(int(wanted[poorest]), room)
+            if need[poorest] > growth_min and larger > growth_min * lines[poorest]:
+                change = poorest, larger
             elif need[poorest] > growth_min and lines[richest] > growth_min * wanted[richest]:
-                found = richest, int(wanted[richest])
-        if found is None:
+                change = richest, int(wanted[richest])
+        if change is None:
             self._fitted = len(self._bloom), bytes_max
             return None
-        part, given = found
+        part, new_lines = change
         first, *later = firsts[part : part + 2].tolist()
-        return Misfit(part, given, piece, first, later[0] if later else PREFIX_END, int(keys[part]))
+        return Misfit(part, new_lines, piece, first, later[0] if later else PREFIX_END, int(keys[part]))
 
     def replace(self, misfit: Misfit, runs: Sequence[KeyRun]) -> Generator[int, None, None]:
         """Fills new parts from the runs, and then replaces the old one. Yields keys. Raises DamagedStoreError."""
@@ -122,21 +126,15 @@ class SeenFilter:
     def statistics(self) -> dict[str, int]:
         """Returns the bits, keys and parts of the filter, its bytes with those of new parts, how many new keys it
         denied, and how many it did not (false)."""
-        found = self._bloom.statistics()
+        bloom = self._bloom.statistics()
         return {
-            "filter_bits": found["bits"],
-            "filter_bytes": found["bytes"],
-            "filter_keys": found["keys"],
+            "filter_bits": bloom["bits"],
+            "filter_bytes": bloom["bytes"],
+            "filter_keys": bloom["keys"],
             "filter_parts": len(self._bloom.parts()[0]) // 8,
             "filter_denied": self.denied,
             "filter_false": self.false,
         }
-
-
-_GROWTH_MIN = 1.5
-"""A part is replaced by one that is larger by this factor or more, so that keys are not added again too often."""
-_GROWTH_MIN_FULL = 1.1
-"""The same for a filter that uses all of its memory, where parts with fewer bits a key than others cost more."""
 
 
 def fresh_bytes(bytes_max: int, filter_bytes: int) -> int:
@@ -146,17 +144,18 @@ def fresh_bytes(bytes_max: int, filter_bytes: int) -> int:
 
 
 def _lines_wanted(keys: Any) -> Any:
-    """The lines for twice as many keys."""
+    """Returns the lines for twice this number of keys."""
     return 2 * keys * SEEN_FILTER_BITS // _LINE_BITS
 
 
 def _lines_max(bytes_max: int) -> int:
-    """The lines of a filter that leaves enough memory for new keys, for a part that is replaced, and for the runs."""
+    """Returns the most lines of a filter, so that new keys, a part that is replaced and the runs have enough memory."""
     memory = max(bytes_max, 2 * SEEN_FRESH_KEYS_MIN)
     free = memory - 2 * (memory // SEEN_FRESH_SHARE_LEAST) - memory // SEEN_FILTER_REST_SHARE
     return max(free // _LINE_BYTES, 1)
 
 
 def _piece_lines(bytes_max: int) -> int:
+    """Returns the most lines of a new part."""
     memory = max(bytes_max, 2 * SEEN_FRESH_KEYS_MIN)
     return max(memory // SEEN_FILTER_PART_SHARE // _LINE_BYTES, 1)

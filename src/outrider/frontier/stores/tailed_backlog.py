@@ -129,7 +129,7 @@ class _Tail:
             at = child
 
     def in_order(self) -> list[tuple[Key, int]]:
-        """The keys and places of the chunks, the best first."""
+        """Returns the keys and places of the chunks, the best first."""
         return sorted((self._key(at), self.place(at)) for at in range(len(self)))
 
     def follow(self, refs: npt.NDArray[np.uint64], cards: int) -> None:
@@ -426,11 +426,11 @@ class TailedBacklog:
 
     @property
     def ordered(self) -> bool:
-        """Whether cards are in their sorted form while they are here."""
+        """Whether the backlog keeps cards in their sorted form."""
         return self._ordered
 
     def in_sorted_form(self, cards: Cards) -> Cards:
-        """Returns cards as they are while they are here."""
+        """Returns cards in the form that the backlog keeps."""
         return sorted_form(cards) if self._ordered else cards
 
     def settle_copies(self) -> None:
@@ -441,36 +441,36 @@ class TailedBacklog:
             raise DamagedStoreError(f"{len(self._moved)} queues have moved cards that no chunk has")
 
     def in_memory(self, queues: Rows, most: int) -> Iterator[Cards]:
-        """The cards of these queues outside of tails, as they are here, about `most` at once; they stay. Those of
-        queues that are set aside are read. Raises DamagedStoreError."""
+        """Yields the cards of these queues outside of tails, in their form here, about `most` at once; they stay. It
+        reads those of queues that are set aside. Raises DamagedStoreError."""
         places = np.frombuffer(self._kernel.aside(queues), np.uint64)
-        for some in _parts(queues[places == 0], self._kernel, most):
-            yield Cards.of_columns(*self._kernel.whole(some)[1:])
-        there = dict(zip(queues[places != 0].tolist(), places[places != 0].tolist(), strict=True))
-        for some in _parts(queues[places != 0], self._kernel, most):
+        for part in _parts(queues[places == 0], self._kernel, most):
+            yield Cards.of_columns(*self._kernel.whole(part)[1:])
+        place_of = dict(zip(queues[places != 0].tolist(), places[places != 0].tolist(), strict=True))
+        for part in _parts(queues[places != 0], self._kernel, most):
             assert self._scratch is not None
-            counts = np.frombuffer(self._kernel.waiting(some), np.uint32).tolist()
-            yield read_out(counts, [self._scratch.read(there[queue], queue) for queue in some.tolist()])
+            counts = np.frombuffer(self._kernel.waiting(part), np.uint32).tolist()
+            yield read_out(counts, [self._scratch.read(place_of[queue], queue) for queue in part.tolist()])
 
     def chunks(self, queues: Rows, bytes_at_once: int) -> Iterator[Chunks]:
-        """The chunks of the tails of these queues, about `bytes_at_once` bytes at once; they stay. Call
+        """Yields the chunks of the tails of these queues, about `bytes_at_once` bytes at once; they stay. Call
         `settle_copies` before. Raises DamagedStoreError."""
         rows: list[int] = []
         keys: list[Key] = []
-        some: list[bytes] = []
+        chunks: list[bytes] = []
         size = 0
         for queue in queues.tolist() if self._tails else ():
             for key, place in self._tails[queue].in_order() if queue in self._tails else ():
                 assert self._scratch is not None
-                some.append(self._scratch.read(place, queue))
+                chunks.append(self._scratch.read(place, queue))
                 rows.append(queue)
                 keys.append(key)
-                size += len(some[-1])
+                size += len(chunks[-1])
                 if size >= bytes_at_once:
-                    yield _chunks(rows, keys, some)
-                    rows, keys, some, size = [], [], [], 0
-        if some:
-            yield _chunks(rows, keys, some)
+                    yield _chunks(rows, keys, chunks)
+                    rows, keys, chunks, size = [], [], [], 0
+        if chunks:
+            yield _chunks(rows, keys, chunks)
 
     def continue_from(self, dictionary: bytes, *, ordered: bool) -> None:
         """Prepares an empty backlog for cards and chunks of an earlier one."""
@@ -899,7 +899,7 @@ def _rows(queues: npt.ArrayLike | Sequence[int]) -> Rows:
 
 
 def _parts(queues: Rows, kernel: kernels.Backlog, most: int) -> Iterator[Rows]:
-    """These queues without empty ones, in parts of about `most` cards."""
+    """Yields these queues without empty ones, in parts of about `most` cards."""
     counts = np.frombuffer(kernel.waiting(queues), np.uint32)
     queues, counts = queues[counts > 0], counts[counts > 0]
     ends = np.flatnonzero(np.diff(counts.cumsum(dtype=np.int64) // most, prepend=0)).tolist()
@@ -908,11 +908,11 @@ def _parts(queues: Rows, kernel: kernels.Backlog, most: int) -> Iterator[Rows]:
             yield queues[start:end]
 
 
-def _chunks(rows: list[int], keys: Sequence[Key], some: list[bytes]) -> Chunks:
+def _chunks(rows: list[int], keys: Sequence[Key], chunks: list[bytes]) -> Chunks:
     ranks, dues, orders = zip(*keys, strict=True)
-    lengths = np.array([len(chunk) for chunk in some], np.uint32)
+    lengths = np.array([len(chunk) for chunk in chunks], np.uint32)
     columns = np.array(ranks, np.uint16), np.array(dues, np.uint64), np.array(orders, np.uint64)
-    return Chunks(_rows(rows), *columns, lengths, b"".join(some))
+    return Chunks(_rows(rows), *columns, lengths, b"".join(chunks))
 
 
 def _keys_of(cards: Cards, spans: Sequence[tuple[int, int]]) -> list[Key]:
