@@ -326,6 +326,36 @@ def test_a_repair_that_is_killed_is_run_again(made, tmp_path, expected, monkeypa
     assert set(whole) < set(expected)
 
 
+def test_a_repair_removes_kept_schedules_before_it_changes_the_ledger(store, tmp_path, monkeypatch):
+    """They may name lost records. So no kill leaves one next to a mended ledger."""
+    set_limits(monkeypatch, KEPT_URLS_MIN=1)
+    opened(store).close()
+    (store / "schedule-00000000000000ff.tmp").write_bytes(b"left by a kill")
+    assert 2 == len(list(store.glob("schedule-*")))
+    run = max(store.glob("run-*.run"), key=lambda path: path.stat().st_size)
+    flip(run, 200)
+    damaged = run.read_bytes()
+    killer = Killer(monkeypatch)
+    kills, found = 0, set()
+    while True:
+        kills += 1
+        copy = tmp_path / str(kills)
+        shutil.copytree(store, copy)
+        killer.arm(kills)
+        try:
+            repair(str(copy), now=START + 9_000 * SECOND)
+        except Killed:
+            is_mended = (copy / run.name).read_bytes() != damaged
+            assert not (is_mended and list(copy.glob("schedule-*")))
+            found.add(is_mended)
+        else:
+            break
+    killer.disarm()
+    assert {False, True} == found
+    assert [] == list(copy.glob("schedule-*"))
+    assert verify(str(copy)).ok
+
+
 def test_a_store_in_use_is_not_repaired(store):
     with opened(store), pytest.raises(StoreInUseError):
         repair(str(store))

@@ -60,7 +60,7 @@ def checkpoint_name(number: int, stem: str = CHECKPOINTS) -> str:
 
 
 def remove_unfinished(files: Files, stem: str) -> None:
-    """Removes what earlier attempts left, as far as the disk allows."""
+    """Removes the unfinished files of earlier attempts, as far as the disk allows."""
     for name in files.names():
         if re.fullmatch(rf"{stem}-[0-9a-f]{{16}}\.tmp", name):
             remove_if_possible(files, name)

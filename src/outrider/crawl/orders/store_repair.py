@@ -223,7 +223,8 @@ def repair(path: str, *, now: Instant | None = None) -> Repaired:
         report(files, Mended(folder, tuple(kept), tuple(losses)), facts)
         # This order survives a kill in between. After the new checkpoint no lost part is needed any more. Until then
         # the log stays as it is, and a damaged log refuses to open.
-        # The schedule may name lost records, so it is removed; the next opening reads the ledger.
+        # A kept schedule may name lost records. It is removed first, because the checkpoint that it belongs to counts
+        # until the new one is complete.
         remove_schedules(files)
         names, more = mend_ledger(files, found, folder)
         kept += names
