@@ -126,6 +126,18 @@ def test_keys_that_share_their_upper_bits_are_found_in_the_page_before(small):
     assert all(found(keys, (slots[row : row + 1], prints[row : row + 1])).all() for row in range(0, 40_000, 3))
 
 
+def test_full_sets_are_written_during_a_long_merge(small):
+    """The filter needs nearly all of the memory, so sets are small, and many of them are full before a merge ends."""
+    keys, waiting, runs = spilled(MemoryFiles(), bytes_max=400_000), [], []
+    for step in range(400):
+        keys.add(*drawn(1_000, seed=step))
+        waiting.append((len(keys) - sum(map(len, keys.runs))) / (2 * keys.fresh_keys_max + 1_000))
+        runs.append(len(keys.runs))
+    assert max(waiting) <= 1, "the keys that are not in a run: of a full set, and of one that becomes full"
+    assert (True, True) == (max(runs) > 6, min(runs[-100:]) < 4)
+    assert all(found(keys, drawn(1_000, seed=step)).all() for step in range(400))
+
+
 def test_repeated_keys_are_kept_once(small):
     keys = spilled(MemoryFiles(), repeats=True)
     for step in range(60):

@@ -3,7 +3,8 @@
 The newest keys are in a set in memory. When it is full, it is written as a run of sorted keys; runs of one size are
 merged. A filter in front has every key of the runs: a key that it does not have is new, without a read. The runs decide
 about all other keys, and read one page for each. Writing, merging and making larger parts of the filter are divided
-into steps, a few with each addition, so no call waits for all of it.
+into steps, a few with each addition, so no call waits for all of it. A merge waits while a full set is written or the
+filter grows: it may take longer than the set in memory needs to become full again.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from outrider.frontier.stores.ledger import FINGERPRINT_MAX
 from outrider.frontier.stores.seen_filter import Misfit, SeenFilter, fresh_bytes
 from outrider.limits import SEEN_FRESH_KEYS_MIN, SEEN_KEY_BYTES, SEEN_STEP_KEYS, SLOTS
 from outrider.storage.files import Files
+from outrider.storage.heap import give_back
 from outrider.storage.key_runs import KeyRun, KeyRunWriter, Keys, columns_of, merged_keys
 from outrider.storage.tiers import due
 
@@ -52,8 +54,9 @@ class SpilledKeys:
         self._filtered = 0  # the number of frozen keys that the filter has
         self._filter = SeenFilter(len(keys), bytes_max)
         self._unremoved: list[KeyRun] = []
-        self._work: Generator[int, None, None] | None = None  # what is written, merged or filled in; yields keys
+        self._work: Generator[int, None, None] | None = None  # what is written or filled in; yields keys
         self._work_left = 0  # about how many keys it has not handled
+        self._merging: Generator[int, None, None] | None = None  # a merge, which goes on without other work
         self._patience = 0  # the number of fresh keys from which on the disk is tried again
         self._looked_up = 0
 
@@ -120,31 +123,46 @@ class SpilledKeys:
     def _step(self, added: int) -> None:
         """Does a part of the work: what each added key needs until it is in the largest run, and more if the fresh keys
         would otherwise be too many before the work ends."""
+        if len(self._fresh) < self._patience:
+            return
+        self._patience = 0
         quota = max(SEEN_STEP_KEYS, added * (3 + len(self._runs)))
         try:
             while quota > 0:
-                if self._work is None:
-                    self._work = self._begun()
-                    if self._work is None:
-                        return
+                if self._work is None and (work := self._begun()) is not None:
+                    self._work = work
                     room = self.fresh_keys_max - len(self._fresh)
                     quota = max(quota, self._work_left if room <= added else added * self._work_left // room)
-                done = next(self._work, None)
-                if done is None:
-                    self._work = None
-                    continue
+                if self._work is not None:
+                    done = next(self._work, None)
+                    if done is None:
+                        self._work = None
+                        give_back()  # what a set or a part of the filter needed
+                        continue
+                    self._work_left = max(self._work_left - done, 0)
+                else:
+                    self._merging = self._merging or self._begun_merge()
+                    if self._merging is None:
+                        return
+                    done = next(self._merging, None)
+                    if done is None:
+                        self._merging = None
+                        continue
                 quota -= done
-                self._work_left = max(self._work_left - done, 0)
         except StoreError:
-            # No room, or a damaged page: all keys stay where they are, and a later addition tries again.
-            self._work = None
+            # No room, or a damaged page: all keys stay where they are, and a later addition tries again. A merge makes
+            # room: its file is removed.
+            self._abandon_work()
             self._patience = len(self._fresh) + max(self.fresh_keys_max // 4, 1)
 
+    def _abandon_work(self) -> None:
+        for work in (self._work, self._merging):
+            if work is not None:
+                work.close()
+        self._work = self._merging = None
+
     def _begun(self) -> Generator[int, None, None] | None:
-        """Returns the most urgent work, None if nothing is to be done."""
-        if len(self._fresh) < self._patience:
-            return None
-        self._patience = 0
+        """Returns the most urgent work, None if it is time for a merge."""
         if self._frozen is None and len(self._fresh) >= self.fresh_keys_max:
             self._frozen, self._fresh, self._filtered = self._fresh, kernels.FingerprintSet(), 0
         if self._frozen is not None:
@@ -153,11 +171,12 @@ class SpilledKeys:
         if misfit := self._filter.misfit(self.bytes_max):
             self._work_left = misfit.keys
             return self._roll_over(misfit)
-        if count := due(self._runs):
-            old = self._runs[len(self._runs) - count :]
-            self._work_left = sum(map(len, old))
-            return self._merge(old)
         return None
+
+    def _begun_merge(self) -> Generator[int, None, None] | None:
+        """Returns a merge, None if none is due."""
+        count = due(self._runs)
+        return self._merge(self._runs[len(self._runs) - count :]) if count else None
 
     def _write(self, frozen: kernels.FingerprintSet) -> Generator[int, None, None]:
         """Makes a run of the frozen keys."""
@@ -176,7 +195,7 @@ class SpilledKeys:
             writer.abandon()
 
     def _merge(self, old: list[KeyRun]) -> Generator[int, None, None]:
-        """Makes one run of the newest ones."""
+        """Makes one run of several; newer ones may follow them meanwhile."""
         writer = KeyRunWriter(self._files, self._number())
         try:
             for slots, prints in merged_keys(old):
@@ -185,7 +204,8 @@ class SpilledKeys:
             run = writer.finish()
         finally:
             writer.abandon()
-        self._runs[len(self._runs) - len(old) :] = [run]
+        place = self._runs.index(old[0])
+        self._runs[place : place + len(old)] = [run]
         self._unremoved = [run for run in (*self._unremoved, *old) if not run.remove()]
 
     def _roll_over(self, misfit: Misfit) -> Generator[int, None, None]:
@@ -225,9 +245,7 @@ class SpilledKeys:
 
     def close(self) -> None:
         """Removes its files."""
-        if self._work is not None:
-            self._work.close()
-            self._work = None
+        self._abandon_work()
         for run in (*self._runs, *self._unremoved):
             run.remove()
         self._runs, self._unremoved = [], []
