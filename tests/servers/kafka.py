@@ -20,6 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 LIBRARIES = ROOT / "target" / "kafka"
 START_SECONDS_MAX = 120
 SESSION_SECONDS = 6  # a node that is silent for so long leaves the group
+USER, PASSWORD = "ann", "only for tests"
 
 
 def get_libraries() -> None:
@@ -33,10 +34,33 @@ def get_libraries() -> None:
     part.rename(LIBRARIES)
 
 
-class Broker:
-    """One broker, which is also a controller."""
+def make_certificate(folder: Path) -> None:
+    """Makes a certificate of loopback, `certificate.pem`, and `broker.pem` with its key."""
+    key, certificate = folder / "key.pem", folder / "certificate.pem"
+    words = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
+    names = ["-addext", "subjectAltName=IP:127.0.0.1"]
+    command = ["openssl", *words, *names, "-keyout", key, "-out", certificate]
+    subprocess.run(list(map(str, command)), check=True, capture_output=True)
+    (folder / "broker.pem").write_text(key.read_text() + certificate.read_text())
 
-    def __init__(self, folder: Path, number: int, ports: list[tuple[int, int]], cluster: str) -> None:
+
+def security(folder: Path) -> dict[str, object]:
+    """Settings of a broker with TLS and a password at its relayed listener."""
+    login = "org.apache.kafka.common.security.plain.PlainLoginModule"
+    return {
+        "listener.name.relayed.ssl.keystore.type": "PEM",
+        "listener.name.relayed.ssl.keystore.location": folder / "broker.pem",
+        "listener.name.relayed.sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.relayed.plain.sasl.jaas.config": f'{login} required user_{USER}="{PASSWORD}";',
+    }
+
+
+class Broker:
+    """One broker, which is also a controller. secured: its relayed listener has TLS and wants a password."""
+
+    def __init__(
+        self, folder: Path, number: int, ports: list[tuple[int, int]], cluster: str, *, secured: bool = False
+    ) -> None:
         self.folder, self.number, self.port = folder / str(number), number, ports[number - 1][0]
         relayed = free_port()
         self.relay = Relay(relayed)
@@ -45,7 +69,7 @@ class Broker:
         self._settings = self.folder / "server.properties"
         copies, least = min(3, len(ports)), max(1, min(3, len(ports)) - 1)
         voters = ",".join(f"{node}@127.0.0.1:{control}" for node, (_, control) in enumerate(ports, 1))
-        here = f"PLAINTEXT://127.0.0.1:{self.port}"
+        here, relayed_is = f"PLAINTEXT://127.0.0.1:{self.port}", "SASL_SSL" if secured else "PLAINTEXT"
         settings = {
             "node.id": number,
             "process.roles": "broker,controller",
@@ -53,7 +77,7 @@ class Broker:
             "controller.listener.names": "CONTROLLER",
             "listeners": f"{here},RELAYED://127.0.0.1:{relayed},CONTROLLER://127.0.0.1:{ports[number - 1][1]}",
             "advertised.listeners": f"{here},RELAYED://127.0.0.1:{self.relay.port}",
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,RELAYED:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "listener.security.protocol.map": f"PLAINTEXT:PLAINTEXT,RELAYED:{relayed_is},CONTROLLER:PLAINTEXT",
             "inter.broker.listener.name": "PLAINTEXT",
             "log.dirs": self.folder / "data",
             "default.replication.factor": copies,
@@ -64,6 +88,7 @@ class Broker:
             "group.consumer.min.session.timeout.ms": SESSION_SECONDS * 1_000,
             "group.consumer.heartbeat.interval.ms": 1_000,
             "group.consumer.min.heartbeat.interval.ms": 1_000,
+            **(security(folder) if secured else {}),
         }
         self._settings.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
         self._java("kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(self._settings)).wait(60)
@@ -101,15 +126,19 @@ class Broker:
 
 
 class Kafka:
-    """Some brokers, from the beginning of a block to its end."""
+    """Some brokers, from the beginning of a block to its end. secured: as of `Broker`."""
 
-    def __init__(self, folder: Path, brokers: int = 3) -> None:
+    def __init__(self, folder: Path, brokers: int = 3, *, secured: bool = False) -> None:
         program("java")
+        self.certificate = folder / "certificate.pem"
+        if secured:
+            make_certificate(folder)
         if not LIBRARIES.is_dir():
             get_libraries()
         ports = [(free_port(), free_port()) for _ in range(brokers)]
         cluster = base64.urlsafe_b64encode(b"outrider-tests!!").decode().rstrip("=")
-        self.brokers = [Broker(folder, number, ports, cluster) for number in range(1, brokers + 1)]
+        numbers = range(1, brokers + 1)
+        self.brokers = [Broker(folder, number, ports, cluster, secured=secured) for number in numbers]
         self.address = ",".join(f"127.0.0.1:{port}" for port, _ in ports)
         self.relayed_address = ",".join(f"127.0.0.1:{broker.relay.port}" for broker in self.brokers)
 

@@ -73,6 +73,40 @@ def test_a_wrong_file_is_refused_with_the_field_and_an_example(write, text, name
     assert "cluster.toml" in str(refused.value)
 
 
+def test_settings_of_the_client_of_kafka_are_read_with_their_dots_and_from_the_environment(write):
+    table = '[kafka_settings]\nsecurity.protocol = "SASL_SSL"\n"sasl.password" = "env:SECRET"\n'
+    text = GOOD + table + "ssl.key.password = 7\nssl.x = true\n"
+    found = read_cluster_file(write(text), {"SECRET": "PASSWORD"})
+    assert found.kafka_settings == {
+        "security.protocol": "SASL_SSL",
+        "sasl.password": "PASSWORD",
+        "ssl.key.password": "7",
+        "ssl.x": "true",
+    }
+    assert "PASSWORD" not in repr(found)
+    assert read_cluster_file(write(GOOD)).kafka_settings == {}
+
+
+@pytest.mark.parametrize(
+    ("table", "named"),
+    [
+        ("kafka_settings = 1", "is not a table"),
+        (
+            "[kafka_settings]\nenable.auto.commit = true",
+            "'enable.auto.commit' in kafka_settings is not for TLS or SASL",
+        ),
+        ("[kafka_settings]\nsasl.username = [1]", "'sasl.username' in kafka_settings is not a text"),
+        ('[kafka_settings]\nsasl.password = "env:SECRET"', "environment variable 'SECRET', which is not set"),
+        ('[kafka_settings]\npassword = "HIDDEN"', "'password' in kafka_settings is not for TLS or SASL"),
+    ],
+)
+def test_wrong_settings_of_the_client_of_kafka_are_named_without_their_values(write, table, named):
+    with pytest.raises(SettingsError, match=named) as refused:
+        read_cluster_file(write(GOOD + table + "\n"), {})
+    assert "cluster.toml" in str(refused.value)
+    assert "HIDDEN" not in str(refused.value)
+
+
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(NamedPathError, match=r"nothing\.toml"):
         read_cluster_file(str(tmp_path / "nothing.toml"))

@@ -1,4 +1,5 @@
-"""What a cluster is: its file on each machine (TOML: name, kafka, objects), and its manifest in object storage.
+"""What a cluster is: its file on each machine (TOML: name, kafka, objects, kafka_settings), and its manifest in object
+storage.
 
 The manifest is written once, by `outrider cluster init`. It pins what all nodes must have alike: the number of
 partitions, the keys of fingerprints and slots, and the versions of spelling and rules.
@@ -9,7 +10,8 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
@@ -30,6 +32,10 @@ TOPICS: Final = ("facts", "urls", "words", "dead")
 
 _FILE_END: Final = ".toml"  # by it commands know the file of a cluster from the directory of a crawl
 _FIELDS: Final = ("name", "kafka", "objects")
+_SETTINGS: Final = "kafka_settings"
+_SECURITY: Final = ("security.", "sasl.", "ssl.")
+"""Beginnings of the settings of the client of Kafka that a file may contain. The others are for Outrider to decide."""
+_FROM_ENVIRONMENT: Final = "env:"
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,62}").fullmatch
 _KEY: Final = re.compile(r"[0-9a-f]{32}").fullmatch
 _KAFKA: Final = re.compile(r"[A-Za-z0-9.-]{1,255}:\d{1,5}(,[A-Za-z0-9.-]{1,255}:\d{1,5}){0,31}").fullmatch
@@ -38,12 +44,13 @@ _KAFKA: Final = re.compile(r"[A-Za-z0-9.-]{1,255}:\d{1,5}(,[A-Za-z0-9.-]{1,255}:
 @dataclass(frozen=True, slots=True)
 class ClusterFile:
     """The file of a cluster. path: where it is. name: prefix of its topics. kafka: HOST:PORT of some brokers, with
-    commas. objects: the address of object storage."""
+    commas. objects: the address of object storage. kafka_settings: of the client of Kafka, for TLS and SASL."""
 
     path: str
     name: str
     kafka: str
     objects: str
+    kafka_settings: Mapping[str, str] = field(default_factory=dict, repr=False)  # with passwords
 
     def topic(self, which: str) -> str:
         """Returns the name of a topic."""
@@ -55,8 +62,8 @@ def is_cluster_file(place: str) -> bool:
     return place.endswith(_FILE_END) and not os.path.isdir(place)
 
 
-def read_cluster_file(path: str) -> ClusterFile:
-    """Reads the file of a cluster. Raises NamedPathError, SettingsError."""
+def read_cluster_file(path: str, environment: Mapping[str, str] | None = None) -> ClusterFile:
+    """Reads the file of a cluster. environment: default `os.environ`. Raises NamedPathError, SettingsError."""
     path = os.path.abspath(os.path.expanduser(path))
     if not path.endswith(_FILE_END):
         raise NamedPathError(f"{path}: the name of the file of a cluster ends with {_FILE_END}; rename it")
@@ -72,19 +79,53 @@ def read_cluster_file(path: str) -> ClusterFile:
         told = tomllib.loads(octets.decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise SettingsError(f"{path} is not TOML ({error}); {wanted}") from None
-    unknown = sorted(set(told) - set(_FIELDS))
+    unknown = sorted(set(told) - {*_FIELDS, _SETTINGS})
     if unknown:
         raise SettingsError(f"{path} has {unknown[0]!r:.80}, which is not known; {wanted}")
-    for field in _FIELDS:
-        if not isinstance(told.get(field), str) or not told[field].strip():
-            raise SettingsError(f"{path}: {field} is missing or is not a text; {wanted}")
-    name, kafka, objects = (told[field].strip() for field in _FIELDS)
+    for key in _FIELDS:
+        if not isinstance(told.get(key), str) or not told[key].strip():
+            raise SettingsError(f"{path}: {key} is missing or is not a text; {wanted}")
+    name, kafka, objects = (told[key].strip() for key in _FIELDS)
     if not _NAME(name):
         raise SettingsError(f"{path}: name is {name!r:.80}; use up to 63 of a-z, 0-9 and dash")
     if not _KAFKA(kafka):
         # Without the text itself: it may contain a password.
         raise SettingsError(f"{path}: kafka is not a list of brokers; use HOST:PORT, several with commas")
-    return ClusterFile(path, name, kafka, objects)
+    settings = _kafka_settings(path, told.get(_SETTINGS, {}), os.environ if environment is None else environment)
+    return ClusterFile(path, name, kafka, objects, settings)
+
+
+def _kafka_settings(path: str, table: object, environment: Mapping[str, str]) -> dict[str, str]:
+    """Returns the settings of the client of Kafka in a file. Raises SettingsError, without any value: it may be a
+    password."""
+    if not isinstance(table, dict):
+        raise SettingsError(f'{path}: {_SETTINGS} is not a table; write [{_SETTINGS}] and security.protocol = "SSL"')
+    found = {}
+    for name, value in _dotted(table):
+        where = f"{path}: {name!r:.80} in {_SETTINGS}"
+        if not name.startswith(_SECURITY):
+            raise SettingsError(f"{where} is not for TLS or SASL; use names that begin with {' '.join(_SECURITY)}")
+        if isinstance(value, bool):
+            value = str(value).lower()
+        if not isinstance(value, str | int):
+            raise SettingsError(f"{where} is not a text, a number or true or false")
+        text = str(value)
+        if text.startswith(_FROM_ENVIRONMENT):
+            variable = text.removeprefix(_FROM_ENVIRONMENT)
+            if variable not in environment:
+                raise SettingsError(f"{where} needs the environment variable {variable!r:.80}, which is not set")
+            text = environment[variable]
+        found[name] = text
+    return found
+
+
+def _dotted(table: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
+    """Yields the values of a table. TOML reads a name with dots as tables in tables."""
+    for name, value in table.items():
+        if isinstance(value, dict):
+            yield from _dotted(value, f"{prefix}{name}.")
+        else:
+            yield prefix + name, value
 
 
 class ClusterManifest(msgspec.Struct, frozen=True):

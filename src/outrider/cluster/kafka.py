@@ -49,7 +49,10 @@ class Brokers:
         """client: the name of this node in the logs of brokers. install: the command that installs the library."""
         self._library = _library(install)
         self.file = file
+        self._denied: tuple[float, str] | None = None  # when and why brokers refused the last connection
         self._settings = {
+            **file.kafka_settings,
+            "error_cb": self._note_error,
             "bootstrap.servers": file.kafka,
             "client.id": client,
             "log_level": 0,  # its lines would go to standard error
@@ -166,8 +169,25 @@ class Brokers:
     def _administrator(self) -> Any:
         with self._making:
             if self._admin is None:
-                self._admin = self._library.admin.AdminClient(self._settings)
+                self._admin = self._client(self._library.admin.AdminClient, self._settings)
             return self._admin
+
+    def _client(self, kind: Any, settings: Mapping[str, Any]) -> Any:
+        """Returns a new client of the library. Raises SettingsError for settings that it refuses, UnreachableError if
+        the system gives it no threads or sockets."""
+        try:
+            return kind(settings)
+        except self._library.KafkaException as error:
+            if error.args[0].code() != self._library.KafkaError._INVALID_ARG:
+                raise UnreachableError(f"no client of Kafka can be made ({_words(error)})") from None
+            raise SettingsError(
+                f"the client of Kafka refuses the settings in {self.file.path}: {_words(error)}; correct kafka_settings"
+            ) from None
+
+    def _note_error(self, error: Any) -> None:
+        """Keeps why a broker refused a connection; the error of the call that needed it does not say so."""
+        if error.code() in (self._library.KafkaError._AUTHENTICATION, self._library.KafkaError._SSL):
+            self._denied = time.monotonic(), str(error.str()).partition(": ")[2]
 
     def _described(self, admin: Any) -> Any:
         with self._ours(f"no broker answers at {self.file.kafka}"):
@@ -264,7 +284,8 @@ class Brokers:
         with self._making:
             if self._producer is None:
                 # Not idempotent: who sends waits for each record, and readers recognise repetitions.
-                self._producer = self._library.Producer(
+                self._producer = self._client(
+                    self._library.Producer,
                     {
                         **self._settings,
                         "acks": "all",
@@ -272,7 +293,7 @@ class Brokers:
                         "message.timeout.ms": int(KAFKA_SECONDS_MAX * 1_000),
                         "request.timeout.ms": int(KAFKA_SECONDS_MAX * 1_000),
                         "message.max.bytes": CHANGELOG_READ_BYTES,
-                    }
+                    },
                 )
                 self._polling = threading.Thread(target=self._poll, name="outrider-kafka", daemon=True)
                 self._polling.start()
@@ -288,19 +309,19 @@ class Brokers:
         return self._consumer(group, {"group.protocol": "consumer"})
 
     def _consumer(self, group: str, more: Mapping[str, Any]) -> Any:
-        with self._ours(f"no broker answers at {self.file.kafka}"):
-            return self._library.Consumer(
-                {
-                    **self._settings,
-                    "group.id": group,
-                    "enable.auto.commit": False,
-                    "auto.offset.reset": "earliest",
-                    "isolation.level": "read_uncommitted",
-                    "fetch.wait.max.ms": int(_POLL_SECONDS * 1_000),
-                    "fetch.message.max.bytes": CHANGELOG_READ_BYTES,
-                    **more,
-                }
-            )
+        return self._client(
+            self._library.Consumer,
+            {
+                **self._settings,
+                "group.id": group,
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+                "isolation.level": "read_uncommitted",
+                "fetch.wait.max.ms": int(_POLL_SECONDS * 1_000),
+                "fetch.message.max.bytes": CHANGELOG_READ_BYTES,
+                **more,
+            },
+        )
 
     def place(self, which: str, partition: int, offset: int) -> Any:
         """Returns a place of the library."""
@@ -311,7 +332,15 @@ class Brokers:
         try:
             yield
         except (self._library.KafkaException, TimeoutError) as error:
-            raise UnreachableError(f"{what} ({_words(error)})") from None
+            if self._admin is not None:
+                self._admin.poll(0)  # calls `_note_error`
+            raise UnreachableError(f"{what} ({self._refusal() or _words(error)})") from None
+
+    def _refusal(self) -> str:
+        """Returns why brokers refused a connection within the last calls, "" if they did not."""
+        if self._denied is None or time.monotonic() - self._denied[0] > 2 * KAFKA_SECONDS_MAX:
+            return ""
+        return f"{self._denied[1][:300]}; check kafka_settings in {self.file.path}"
 
     def close(self) -> None:
         """Ends all connections."""
