@@ -1,5 +1,5 @@
-"""`builds`: this checkout and another one, in turns: the embedded crawl by the CPU of a page, and the frontier by that
-of a URL.
+"""`builds`: this checkout and another one, in turns: the embedded crawl by the CPU of a page, the frontier by that
+of a URL, and DRUM by that of a link.
 
 BENCH_OTHER is the folder of the other checkout, with its native kernels built in its `src`. For another commit:
 
@@ -7,8 +7,8 @@ BENCH_OTHER is the folder of the other checkout, with its native kernels built i
     (cd ../other && VIRTUAL_ENV=$OLDPWD/.venv $OLDPWD/.venv/bin/maturin develop --release --locked --skip-install)
     BENCH_OTHER=../other BENCH_ROUNDS=15 python -m bench builds
 
-BENCH_WEB selects the web (small, medium), BENCH_ROUNDS the number of rounds, and BENCH_BUILDS one of both parts (crawl,
-frontier).
+BENCH_WEB selects the web (small, medium), BENCH_ROUNDS the number of rounds, and BENCH_BUILDS some of the parts (crawl,
+frontier, drum).
 """
 
 from __future__ import annotations
@@ -34,6 +34,12 @@ HERE, OTHER = "this build", "the other one"
 Measured = TypeVar("Measured")
 FRONTIER = ("--queues", "10000", "--each", "8", "--visits", "20000", "--bare")
 """A frontier that is small enough for many rounds; `bench.frontier_engine` explains it."""
+LINKS = (
+    (10_000_000, 32, 0, 100_000),
+    (10_000_000, 32, 110, 100_000),
+    (3_000_000, 4, 110, 1_000),
+)
+"""Links, megabytes of memory, bytes of their text, links of a call."""
 CHILD_SECONDS_MAX = 300.0
 
 
@@ -44,7 +50,7 @@ def tables() -> list[Table]:
         return []
     sources = {HERE: ROOT / "src", OTHER: Path(other).resolve() / "src"}
     CACHE.mkdir(parents=True, exist_ok=True)
-    parts = {"crawl": _crawls, "frontier": frontiers}
+    parts = {"crawl": _crawls, "frontier": frontiers, "drum": _drums}
     return [parts[part](sources) for part in os.environ.get("BENCH_BUILDS", ",".join(parts)).split(",")]
 
 
@@ -94,6 +100,33 @@ def _visits(source: Path, *, on_disk: bool) -> dict[str, float]:
         found = json.loads(out.read_text(encoding="utf-8"))
     costs = {"all ready": found["all_ready"]["cpu"] * 1e6}
     return costs | {f"calls of {one['want']:,}": one["cpu"] * 1e6 for one in found["visits"]}
+
+
+def _drums(sources: Mapping[str, Path]) -> Table:
+    rows: list[tuple[object, ...]] = []
+    for links, memory, payload, batch in LINKS:
+        found = _in_turns(sources, partial(_drum, links=links, memory=memory, payload=payload, batch=batch))
+        for part in found[HERE][0]:
+            costs = {name: [one[part] for one in some] for name, some in found.items()}
+            what = f"{part}: {links:,} links, {memory} MB, {payload} B each, calls of {batch:,}"
+            rows.append((what, *(middle(some) for some in costs.values()), *_ratios(costs)))
+    notes = (f"One of ten links is new; {ROUNDS} rounds each, in turns. Ratios as for the frontier.",)
+    columns = ("CPU µs per link", HERE, OTHER, "this build to the other one", "best")
+    return Table("builds.drum", "DRUM of two builds", columns, tuple(rows), notes)
+
+
+def _drum(source: Path, *, links: int, memory: int, payload: int, batch: int) -> dict[str, float]:
+    """Returns the CPU microseconds of a link for requests and for merges."""
+    with child_directory() as directory:
+        out = directory / "found.json"
+        words = [links, memory << 20, payload, batch, directory / "keys", out]
+        run(
+            [sys.executable, "-m", "bench.drum_peer", *map(str, words)],
+            environment={"PYTHONPATH": f"{source}:{ROOT}"},
+            seconds_max=CHILD_SECONDS_MAX,
+        )
+        found: dict[str, float] = json.loads(out.read_text(encoding="utf-8"))
+    return found
 
 
 def _in_turns(sources: Mapping[str, Path], measure: Callable[[Path], Measured]) -> dict[str, list[Measured]]:

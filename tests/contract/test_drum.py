@@ -1,16 +1,26 @@
-"""Keys compared in batches: every part with the operations of DRUM answers as a dictionary does."""
+"""Keys compared in batches: every part with the operations of DRUM answers as a dictionary does, with both kernels."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
+from contract.kinds import NATIVE, WITHOUT_NATIVE
+from outrider import kernels
 from outrider.errors import DamagedStoreError, SettingsError, StoreFullError
+from outrider.kernels import key_requests
 from outrider.sim.disk import FaultyFiles
 from outrider.storage.drum import Drum, Operation
 from outrider.storage.memory import MemoryFiles
 
 PAYLOAD = np.dtype((np.void, 12))
+
+
+@pytest.fixture(autouse=True, params=["python", pytest.param("native", marks=WITHOUT_NATIVE)])
+def _kind(request, monkeypatch):
+    """Every test of a Drum runs with both kernels."""
+    kind = key_requests if request.param == "python" else NATIVE
+    monkeypatch.setattr(kernels, "answer_requests", kind.answer_requests)
 
 
 def made(files=None, **how):

@@ -13,6 +13,7 @@ mod groups;
 mod html;
 mod index;
 mod key_pages;
+mod key_requests;
 mod leases;
 mod octets;
 mod pages;
@@ -517,7 +518,7 @@ fn texts_of_spans<'py>(
 mod _native {
     /// Grows with each change of what a function takes or gives: `outrider.kernels` refuses a build with another number.
     #[pymodule_export]
-    const INTERFACE: u32 = 5;
+    const INTERFACE: u32 = 6;
     #[pymodule_export]
     use super::backlog::Backlog;
     #[pymodule_export]
@@ -540,6 +541,8 @@ mod _native {
     use super::index::Index;
     #[pymodule_export]
     use super::key_pages::{find_keys, pack_keys, rank_keys, sort_keys, unpack_keys};
+    #[pymodule_export]
+    use super::key_requests::answer_requests;
     #[pymodule_export]
     use super::leases::Leases;
     #[pymodule_export]

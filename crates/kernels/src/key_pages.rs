@@ -51,7 +51,7 @@ pub fn descends(slots: &[u16], fingerprints: &[u64]) -> Option<usize> {
 
 /// Sorts numbers that are spread about evenly between the least and the greatest: first they are distributed among
 /// ranges, whose numbers are then sorted in the cache of the processor.
-fn sorted_rows(mut rows: Vec<u128>) -> Vec<u128> {
+pub(crate) fn sorted_rows(mut rows: Vec<u128>) -> Vec<u128> {
     let (Some(&least), Some(&most)) = (rows.iter().min(), rows.iter().max()) else { return rows };
     let ranges_bits =
         (rows.len() / ROWS_PER_RANGE).checked_ilog2().unwrap_or(0).min(RANGES_BITS_MAX);

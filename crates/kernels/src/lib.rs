@@ -16,6 +16,7 @@ pub mod groups;
 pub mod html;
 pub mod index;
 pub mod key_pages;
+pub mod key_requests;
 pub mod leases;
 pub mod pages;
 pub mod planes;

@@ -57,7 +57,7 @@ def _plain() -> Literal["python"]:
 
 
 _OF_TWINS = ("pycurl", "turbohtml")
-_INTERFACE = 5
+_INTERFACE = 6
 """Grows with each change of the arguments or results of a native function, here and in crates/kernels-py/src/lib.rs."""
 _FUNCTIONS = (
     *("crc32c", "find_frame", "pack_frames", "scan_frames", "fingerprints", "simhash_of_text", "text_digest"),
@@ -65,7 +65,7 @@ _FUNCTIONS = (
     *("hash_spans", "distinct_spans", "gather_spans", "texts_of_spans", "unique_spans"),
     *("Backlog", "BlockedBloom", "FingerprintSet", "Groups", "Index", "Leases", "PublicSuffixes", "Ready", "Timetable"),
     *("SameBodies", "SimHashIndex"),
-    *("find_keys", "pack_keys", "rank_keys", "sort_keys", "unpack_keys"),
+    *("answer_requests", "find_keys", "pack_keys", "rank_keys", "sort_keys", "unpack_keys"),
     *("FetchEngine", "FetchLimits"),
     *("RobotsRules", "RobotsText", "RobotsUsages", "robots_verdicts", "shapes_of"),
     *("decode_text", "read_html", "read_pages", "read_sitemap_xml"),
@@ -89,6 +89,7 @@ if TYPE_CHECKING or _IN_USE == "python":
     from outrider.kernels.html import decode_text, read_html
     from outrider.kernels.index import Index
     from outrider.kernels.key_pages import find_keys, pack_keys, rank_keys, sort_keys, unpack_keys
+    from outrider.kernels.key_requests import answer_requests
     from outrider.kernels.leases import Leases
     from outrider.kernels.pages import PagesRead, read_pages
     from outrider.kernels.planes import pack_heads, shuffle_columns, unpack_heads
@@ -131,6 +132,7 @@ else:
         SameBodies,
         SimHashIndex,
         Timetable,
+        answer_requests,
         count_leases,
         crc32c,
         decode_text,
@@ -211,6 +213,7 @@ __all__ = [
     "RobotsText",
     "RobotsUsages",
     "Timetable",
+    "answer_requests",
     "count_leases",
     "crc32c",
     "decode_text",

@@ -4,7 +4,7 @@ A request has a key, an operation, a value and a payload. Requests collect in bu
 first in memory and then in one file for each bucket. A merge reads these files one after the other and the sorted keys
 once in their order, so all reads and writes are sequential. It answers the requests of each bucket in the order in
 which they were made. Until then, their keys are neither known nor new. In addition to its limit of memory, a merge
-needs the keys of one bucket: all keys divided by the number of buckets.
+needs 65 bytes for each request of one bucket and each of its keys: all keys divided by the number of buckets.
 
 The files are scratch: another process that opens them removes them. A file contains blocks, | crc32c of the rest u32 |
 number of the block u32 | rows |, little endian. All of them have equally many rows, but the last one of a run may have
@@ -20,7 +20,6 @@ import struct
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import Any, Final
 
 import numpy as np
@@ -28,9 +27,11 @@ import numpy.typing as npt
 
 from outrider import kernels
 from outrider.errors import DamagedStoreError, SettingsError
+from outrider.kernels.key_requests import Operation, request_type, row_type
 from outrider.storage.files import File, Files, remove_if_possible
 from outrider.storage.scratch import SUFFIX
 
+__all__ = ["BUFFER_BYTES_MIN", "Answers", "Drum", "Operation"]
 Keys = npt.NDArray[np.uint64]
 Values = npt.NDArray[np.uint64]
 Payloads = npt.NDArray[np.void]
@@ -42,17 +43,6 @@ BUCKETS_MAX: Final = 4_096
 CHUNK_BYTES: Final = 64 << 10  # of rows in a block of a run, which is read at once
 _HEAD: Final = struct.Struct("<II")
 _COVERED: Final = struct.Struct("<I")
-
-
-class Operation(IntEnum):
-    """The kinds of requests. A check asks whether its key is there; an update writes its value, and adds the key if it
-    is missing; the third does both, in this order. An append adds its value to that of the key, modulo 2⁶⁴; a missing
-    key is added with 0 before."""
-
-    CHECK = 1
-    UPDATE = 2
-    CHECK_UPDATE = 3
-    APPEND = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +81,10 @@ class Drum:
             )
         if merges_per_rewrite < 1:
             raise SettingsError(f"merges_per_rewrite is {merges_per_rewrite}: use 1 or more")
-        value: list[Any] = [("value", np.uint64)] if valued else []
-        self._sorted = np.dtype([("key", np.uint64), *value])
-        self._request = np.dtype(
-            [("key", np.uint64), *value, ("operation", np.uint8), ("payload", np.dtype((np.void, payload_bytes)))]
-        )
+        self._payload_bytes = payload_bytes
         self._valued = valued
+        self._sorted = row_type(valued)
+        self._request = request_type(payload_bytes, valued)
         self._merges_per_rewrite = merges_per_rewrite
         self._bits = min(memory_bytes // (4 * buffer_bytes), BUCKETS_MAX).bit_length() - 1
         self._buffered = max(buffer_bytes * 2 // self._request.itemsize, 1)
@@ -151,7 +139,7 @@ class Drum:
         order = np.argsort(places, kind="stable")
         cuts = np.searchsorted(places[order], np.arange(self.buckets + 1))
         for place in np.flatnonzero(np.diff(cuts)).tolist():
-            self._buckets[place].append(requests[order[cuts[place] : cuts[place + 1]]])
+            self._buckets[place].append(requests[order[cuts[place] : cuts[place + 1]]].tobytes())
 
     def _places(self, keys: Keys) -> npt.NDArray[np.int64]:
         if not self._bits:
@@ -184,61 +172,16 @@ class Drum:
                 gone.remove()
 
     def _answered(
-        self, requests: npt.NDArray[Any], readers: list[_RunReader], bound: int, writer: _RowBlocks, *, whole: bool
+        self, requests: bytes, readers: list[_RunReader], bound: int, writer: _RowBlocks, *, whole: bool
     ) -> Iterator[Answers]:
         """Answers the requests of one bucket, and writes its keys."""
-        keys = np.unique(requests["key"])
-        found = np.zeros(len(keys), np.bool_)
-        values = np.zeros(len(keys), np.uint64)
-        changed = np.unique(requests["key"][requests["operation"] != Operation.CHECK])
-        older: list[npt.NDArray[Any]] = []
-        for reader in readers:  # the oldest first: a newer value replaces it
-            for some in reader.until(bound):
-                places = np.minimum(np.searchsorted(keys, some["key"]), max(len(keys) - 1, 0))
-                if len(keys):
-                    there = keys[places] == some["key"]
-                    found[places[there]] = True
-                    if self._valued:
-                        values[places[there]] = some["value"][there]
-                if whole:
-                    older.append(some[~np.isin(some["key"], changed, assume_unique=True)])
-        answers, last = self._in_order(requests, keys, found, values)
-        if len(requests):
-            yield answers
-        updated = np.zeros(len(changed), self._sorted)
-        updated["key"] = changed
-        if self._valued:
-            updated["value"] = last[np.isin(keys, changed, assume_unique=True)]
-        writer.append(_newest([*older, updated]))
-
-    def _in_order(
-        self, requests: npt.NDArray[Any], keys: Keys, found: npt.NDArray[np.bool_], values: Values
-    ) -> tuple[Answers, Values]:
-        """Applies requests in their order to what the runs have. Returns their answers, and the last value of each
-        key."""
-        order = np.argsort(requests["key"], kind="stable")
-        groups = np.searchsorted(keys, requests["key"][order])
-        operations = requests["operation"][order]
-        given = requests["value"][order] if self._valued else np.zeros(len(order), np.uint64)
-        rows = np.arange(len(order))
-        starts = np.searchsorted(groups, np.arange(len(keys)))
-        first = starts[groups]
-        # The value after a request: that of the last update of its key, or the old one, and all appended since.
-        sets = (operations == Operation.UPDATE) | (operations == Operation.CHECK_UPDATE)
-        added = np.where(operations == Operation.APPEND, given, np.uint64(0))
-        total = np.cumsum(added, dtype=np.uint64)
-        update = np.maximum.accumulate(np.where(sets, rows, -1))
-        is_updated = update >= first
-        base = np.where(is_updated, given[update], values[groups])
-        after = base + total - np.where(is_updated, total[update], total[first] - added[first])
-        written = np.maximum.accumulate(np.where(operations != Operation.CHECK, rows, -1))
-        before = np.concatenate([[-1], written[:-1]]).astype(np.int64)[: len(order)]
-        known = np.empty(len(order), np.bool_)
-        known[order] = (before >= first) | found[groups]
-        old = np.empty(len(order), np.uint64)
-        old[order] = np.where(rows == first, values[groups], after[rows - 1])
-        ends = np.concatenate([starts[1:], [len(order)]]).astype(np.int64)[: len(keys)] - 1
-        return Answers(requests["key"], requests["operation"], known, old, requests["payload"]), after[ends]
+        blocks = [block for reader in readers for block in reader.until(bound)]  # the oldest first
+        found = kernels.answer_requests(requests, self._payload_bytes, self._valued, blocks, whole)
+        if requests:
+            asked = np.frombuffer(requests, self._request)
+            known, values = np.frombuffer(found[0], np.bool_), np.frombuffer(found[1], np.uint64)
+            yield Answers(asked["key"], asked["operation"], known, values, asked["payload"])
+        writer.append(found[2])
 
     def close(self) -> None:
         """Removes its files."""
@@ -247,68 +190,60 @@ class Drum:
         self._runs = []
 
 
-def _newest(parts: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
-    """Rows in the order of their keys, the last one for each key."""
-    rows = np.concatenate(parts)
-    rows = rows[np.argsort(rows["key"], kind="stable")]
-    newest: npt.NDArray[Any] = rows[np.append(rows["key"][1:] != rows["key"][:-1], True)[: len(rows)]]
-    return newest
-
-
 class _RowBlocks:
-    """A file of rows in blocks with checksums; rows of a block that is not complete are in memory."""
+    """A file of rows in blocks with checksums; rows of a block that is not complete are in memory. Rows are bytes."""
 
     def __init__(self, files: Files, name: str, dtype: np.dtype[Any], block_rows: int) -> None:
         self.blocks = 0
-        self._dtype = dtype
-        self._block_rows = block_rows
-        self._rows = 0
+        self.dtype = dtype
+        self._rows_bytes = block_rows * dtype.itemsize  # in a block
+        self._bytes = 0
         self._written = 0
-        self._rest: list[npt.NDArray[Any]] = []
+        self._rest: list[bytes] = []
         self._files = files
         self._name = name
         self._file: File | None = None
 
     def __len__(self) -> int:
-        return self._rows
+        return self._bytes // self.dtype.itemsize
 
-    def append(self, rows: npt.NDArray[Any]) -> None:
+    def append(self, rows: bytes) -> None:
         """Raises StoreFullError, StoreFailedError; then the rows are there, and wait in memory."""
         self._rest.append(rows)
-        self._rows += len(rows)
-        if self._rows - self._written >= self._block_rows:
-            self._write(least=self._block_rows)
+        self._bytes += len(rows)
+        if self._bytes - self._written >= self._rows_bytes:
+            self._write(least=self._rows_bytes)
 
     def finish(self) -> None:
         """Writes the rest as a shorter block: nothing is appended any more. Raises StoreFullError, StoreFailedError."""
-        if self._rows > self._written:
+        if self._bytes > self._written:
             self._write(least=1)
 
     def _write(self, *, least: int) -> None:
-        """Writes blocks of the rest, none with fewer rows."""
-        rows, place = np.concatenate(self._rest), 0
+        """Writes blocks of the rest, none with fewer bytes."""
+        rows, place = b"".join(self._rest), 0
         if self._file is None:
             self._file = self._files.open(self._name, create=True)
         try:
             while len(rows) - place >= least:
-                some = rows[place : place + self._block_rows]
-                covered = _COVERED.pack(self.blocks) + some.tobytes()
+                some = rows[place : place + self._rows_bytes]
+                covered = _COVERED.pack(self.blocks) + some
                 self._file.write_at(self.blocks * self._block_bytes, _COVERED.pack(kernels.crc32c(covered)) + covered)
                 self.blocks += 1
                 place += len(some)
         finally:
             self._written += place
-            self._rest = [rows[place:].copy()]  # not a view, which would keep all rows in memory
+            self._rest = [rows[place:]]
 
     @property
     def _block_bytes(self) -> int:
-        return _HEAD.size + self._block_rows * self._dtype.itemsize
+        return _HEAD.size + self._rows_bytes
 
-    def block(self, number: int) -> npt.NDArray[Any]:
+    def block(self, number: int) -> bytes:
         """The rows of a block that was written. Raises DamagedStoreError, naming file and byte."""
         assert self._file is not None
-        count = min(self._block_rows, self._written - number * self._block_rows)
-        size, offset = _HEAD.size + count * self._dtype.itemsize, number * self._block_bytes
+        offset = number * self._block_bytes
+        size = _HEAD.size + min(self._rows_bytes, self._written - number * self._rows_bytes)
         octets = self._file.read_at(offset, size)
         damage = None
         if len(octets) < size:
@@ -318,15 +253,15 @@ class _RowBlocks:
         if damage is not None:
             where = f"{self._files.describe(self._name)} at byte {offset}"
             raise DamagedStoreError(f"{where}: {damage}; make these keys again from their source")
-        return np.frombuffer(octets, self._dtype, offset=_HEAD.size)
+        return octets[_HEAD.size :]
 
-    def read(self) -> npt.NDArray[Any]:
+    def read(self) -> bytes:
         """All rows in their order. Raises DamagedStoreError, naming file and byte."""
-        return np.concatenate([np.zeros(0, self._dtype), *map(self.block, range(self.blocks)), *self._rest])
+        return b"".join([*map(self.block, range(self.blocks)), *self._rest])
 
     def remove(self) -> None:
         """Forgets all rows, closes the file and removes it, as far as the disk allows."""
-        self.blocks = self._rows = self._written = 0
+        self.blocks = self._bytes = self._written = 0
         self._rest = []
         if self._file is not None:
             self._file.close()
@@ -340,21 +275,20 @@ class _RunReader:
     def __init__(self, run: _RowBlocks) -> None:
         self._run = run
         self._next = 0
-        self._rest: npt.NDArray[Any] | None = None
+        self._rest = b""
 
-    def until(self, bound: int) -> Iterator[npt.NDArray[Any]]:
+    def until(self, bound: int) -> Iterator[bytes]:
         """The next rows with keys below the bound."""
         while True:
-            if self._rest is None:
+            if not self._rest:
                 if self._next == self._run.blocks:
                     return
                 self._rest = self._run.block(self._next)
                 self._next += 1
-            keys = self._rest["key"]
-            end = len(keys) if bound >= 1 << 64 else int(keys.searchsorted(np.uint64(bound), "left"))
-            if end:
-                yield self._rest[:end]
-            if end < len(keys):
-                self._rest = self._rest[end:]
+            rows = np.frombuffer(self._rest, self._run.dtype)
+            end = len(rows) if bound >= 1 << 64 else int(rows["key"].searchsorted(np.uint64(bound), "left"))
+            taken, self._rest = self._rest[: end * rows.itemsize], self._rest[end * rows.itemsize :]
+            if taken:
+                yield taken
+            if self._rest:
                 return
-            self._rest = None
