@@ -25,6 +25,7 @@ BENCHES = (
     "cold",
     "cluster",
     "scale",
+    "queued",
     "service",
     "openings",
     "looks",
@@ -80,15 +81,22 @@ def main(arguments: list[str] | None = None) -> int:
         help="scale: keys instead of 10000000; 1000000000 needs half an hour, 13 GB of disk and the memory below",
     )
     parser.add_argument(
+        "--urls",
+        type=lambda text: int(text.replace("_", "")),
+        metavar="N",
+        help="queued: URLs instead of 10000000; 100000000 needs half an hour and 30 GB of disk",
+    )
+    parser.add_argument(
         "--memory",
         type=_memory,
         metavar="SIZE",
-        help="scale: memory of the set on disk, such as 1700M, instead of 4 bytes a key",
+        help="scale: memory of the set on disk, such as 1700M, instead of 4 bytes a key; queued: memory_bytes",
     )
     given = parser.parse_args(arguments)
     options = {
         "cold": {"hosts": given.hosts},
         "scale": {"keys": given.keys, "memory": given.memory},
+        "queued": {"urls": given.urls, "memory": given.memory},
         "looks": {"hosts": given.hosts},
         "service": {"queues": given.queues, "quick": given.quick},
         "openings": {"queues": given.queues or ()},

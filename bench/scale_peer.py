@@ -181,13 +181,12 @@ def read_bytes() -> int:
     return next(int(line.split()[1]) for line in lines if line.startswith("read_bytes:"))
 
 
-class KeyProgress:
+class StepProgress:
     """Writes to standard error how far a step is, every ten seconds: share, rate of the last seconds, and the rest of
     the time at the rate of all."""
 
-    def __init__(self, step: str, total: int) -> None:
-        self._step = step
-        self._total = total
+    def __init__(self, step: str, total: int, unit: str = "keys") -> None:
+        self._step, self._total, self._unit = step, total, unit
         self._done = self._said_done = 0
         self._begun = self._said = time.monotonic()
 
@@ -199,8 +198,8 @@ class KeyProgress:
         rate = (self._done - self._said_done) / (now - self._said)
         left = (self._total - self._done) * (now - self._begun) / self._done
         print(
-            f"scale: {self._step}: {100 * self._done / self._total:.1f} % of {self._total:,} keys, "
-            f"{rate:,.0f} keys/s, {left / 60:.1f} min left",
+            f"{self._step}: {100 * self._done / self._total:.1f} % of {self._total:,} {self._unit}, "
+            f"{rate:,.0f} {self._unit}/s, {left / 60:.1f} min left",
             file=sys.stderr,
             flush=True,
         )
@@ -213,7 +212,7 @@ def measured(method: str, total: int, folder: Path, memory: int) -> dict[str, fl
     before = resident_bytes()
     seen = METHODS[method](memory, folder)
     inserted, peak = 0.0, 0
-    progress = KeyProgress(f"{method}, insertion", total)
+    progress = StepProgress(f"scale: {method}, insertion", total)
     for numbers in batches(total):
         prepared = seen.prepare(keys_of(numbers))
         begun = time.process_time()
@@ -227,7 +226,7 @@ def measured(method: str, total: int, folder: Path, memory: int) -> dict[str, fl
     draw = np.random.default_rng(1)
     for name, first, expected in (("known", 0, True), ("new", total, False)):
         seconds, read = 0.0, read_bytes()
-        progress = KeyProgress(f"{method}, checks of {name} keys", SAMPLE)
+        progress = StepProgress(f"scale: {method}, checks of {name} keys", SAMPLE)
         for _ in range(0, SAMPLE, BATCH):
             prepared = seen.prepare(keys_of(draw.integers(first, first + total, BATCH, np.uint64)))
             begun = time.process_time()
@@ -253,7 +252,7 @@ def _in_one_pass(seen: Seen, total: int) -> dict[str, float]:
     in calls of about `PASS_CALL_KEYS`."""
     count = min(max(total // 10, 1), PASS_KEYS_MAX)
     pieces = -(-count // PASS_CALL_KEYS)
-    progress = KeyProgress("pass", count)
+    progress = StepProgress("scale: pass", count)
     spent, wrong = 0.0, 0
     for piece in range(pieces):
         some = np.concatenate(list(_drawn_of(piece, pieces, count, total)))

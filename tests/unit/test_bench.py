@@ -255,12 +255,12 @@ def test_a_bench_of_seen_keys_names_the_space_that_it_needs(tmp_path, monkeypatc
 def test_progress_has_the_share_the_rate_and_the_minutes_that_are_left(monkeypatch, capsys):
     clock = iter((100.0, 105.0, 110.0, 112.0, 130.0))
     monkeypatch.setattr(scale_peer.time, "monotonic", lambda: next(clock))
-    progress = scale_peer.KeyProgress("insertion", 1_000)
+    progress = scale_peer.StepProgress("scale: insertion", 1_000, "URLs")
     for _ in range(4):
         progress.add(100)
     assert [
-        "scale: insertion: 20.0 % of 1,000 keys, 20 keys/s, 0.7 min left",
-        "scale: insertion: 40.0 % of 1,000 keys, 10 keys/s, 0.8 min left",
+        "scale: insertion: 20.0 % of 1,000 URLs, 20 URLs/s, 0.7 min left",
+        "scale: insertion: 40.0 % of 1,000 URLs, 10 URLs/s, 0.8 min left",
     ] == capsys.readouterr().err.splitlines()
 
 

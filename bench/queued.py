@@ -1,0 +1,161 @@
+"""`queued`: many queued URLs on a million hosts within an amount of memory: bytes of disk, and the cost of new URLs and
+of visits against those at the beginning.
+
+    python -m bench queued [--urls N] [--memory SIZE]
+
+Each host gets one URL. Then the hosts get the others in sizes by Zipf's law with exponent 1. A cgroup confines the
+process to its memory and 300 MB. The clock is virtual.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from bench.confined import confined, join
+from bench.frontier_engine import KEYS, LEASE_SECONDS, STARTED_AT, outcomes_of, store_bytes
+from bench.made import BATCH, url_of
+from bench.measuring import CACHE, NoRoomError, resident_bytes, run
+from bench.scale_peer import StepProgress
+from bench.tables import Table, ratio
+from outrider import Frontier
+from outrider.limits import MEMORY_BYTES
+
+URLS = 10_000_000
+HOSTS = 1_000_000
+PROCESS_BYTES = 300_000_000
+"""Memory of a confined process in addition to `memory_bytes`: Python, libraries, a call and the pages of files."""
+DISK_BYTES_PER_URL = 300
+"""Free space that is needed: a merge has old and new files at once."""
+SECONDS_MAX = 7_200.0
+LAST_URLS = 1_000_000
+"""The URLs whose cost is measured at the end."""
+VISIT_CALLS, VISIT_URLS = 500, 100
+VISIT_PAUSE = 1_000_000
+"""Microseconds from one call to the next."""
+FETCH_SECONDS = 0.2
+
+
+def tables(urls: int | None = None, memory: int | None = None) -> list[Table]:
+    """Returns a row for the first million URLs, and one for all. Raises NoRoomError, ChildFailedError."""
+    total, memory = urls or URLS, memory or MEMORY_BYTES
+    CACHE.mkdir(parents=True, exist_ok=True)
+    needed, free = total * DISK_BYTES_PER_URL, shutil.disk_usage(CACHE).free
+    if free < needed:
+        raise NoRoomError(
+            f"queued: {total:,} URLs need {needed / 1e9:.1f} GB in {CACHE}, and {free / 1e9:.1f} GB are free: use a "
+            "smaller --urls"
+        )
+    folder = Path(tempfile.mkdtemp(prefix="queued-", dir=CACHE))
+    try:
+        with confined(memory + PROCESS_BYTES) as environment:
+            command = [sys.executable, "-m", "bench.queued", str(total), str(memory)]
+            files = [folder / "store", folder / "answer"]
+            run([*command, *files], seconds_max=SECONDS_MAX, environment=environment, shows_progress=True)
+        marks = json.loads((folder / "answer").read_text())
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    rows = []
+    for mark in marks:
+        against = (ratio(mark[name], marks[0][name]) for name in ("new", "visit"))
+        rows.append((mark["urls"], mark["new"], mark["visit"], *against, mark["disk"], mark["memory"] / 1e6))
+    columns = ("URLs", "new µs", "visit µs", "to the first", "to the first", "disk B a URL", "memory MB")
+    where = f"a cgroup confines the process to this and {PROCESS_BYTES // 1_000_000} MB"
+    notes = (
+        f"CPU time of the process. {HOSTS:,} hosts; memory_bytes is {memory:,}; "
+        + (where if marks[0]["confined"] else "not confined"),
+        f"New: of the last {LAST_URLS:,} URLs, in calls of {BATCH:,}.",
+        f"Visit: lease and report of a URL, in calls of {VISIT_URLS}.",
+        "Disk: after a checkpoint. Memory: growth of the process.",
+    )
+    return [Table("queued", "Queued URLs beyond the memory", columns, tuple(rows), notes)]
+
+
+class _Clock:
+    def __init__(self) -> None:
+        self.at = STARTED_AT
+
+    def __call__(self) -> int:
+        return self.at
+
+
+def calls(first: int, last: int) -> Iterator[list[str]]:
+    """Yields the URLs of these rows. The first million rows have a host each."""
+    draw = np.random.default_rng(first)
+    for begin in range(first, last, BATCH):
+        rows = np.arange(begin, min(begin + BATCH, last))
+        hosts: npt.NDArray[np.int64] = rows
+        if begin >= HOSTS:
+            hosts = (HOSTS ** draw.random(len(rows))).astype(np.int64) - 1
+        yield [url_of(row * HOSTS + host, HOSTS) for row, host in zip(rows.tolist(), hosts.tolist(), strict=True)]
+
+
+def added(frontier: Frontier, first: int, last: int, progress: StepProgress) -> float:
+    """Adds URLs. Returns the CPU seconds of a call for each URL of the last million."""
+    spent = 0.0
+    for place, urls in zip(range(first, last, BATCH), calls(first, last), strict=True):
+        began = time.process_time()
+        frontier.discover(urls)
+        if place >= last - LAST_URLS:
+            spent += time.process_time() - began
+        progress.add(len(urls))
+    return spent / min(LAST_URLS, last - first)
+
+
+def visits(frontier: Frontier, clock: _Clock) -> float:
+    """Leases and reports. Returns the CPU seconds for each URL."""
+    began, visited = time.process_time(), 0
+    for _ in range(VISIT_CALLS):
+        leases = frontier.lease(VISIT_URLS, ttl_seconds=LEASE_SECONDS)
+        frontier.report(outcomes_of(leases, np.full(len(leases), FETCH_SECONDS), columns=True))
+        visited += len(leases)
+        clock.at += VISIT_PAUSE
+    assert visited == VISIT_CALLS * VISIT_URLS, "hosts are always ready"
+    return (time.process_time() - began) / visited
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("urls", type=int)
+    parser.add_argument("memory", type=int)
+    parser.add_argument("store", type=Path)
+    parser.add_argument("answer", type=Path)
+    given = parser.parse_args()
+    is_confined, clock = join(), _Clock()
+    before, marks = resident_bytes(), []
+    frontier = Frontier.open(
+        given.store, clock=clock, keys=KEYS, robots="caller", settings={"memory_bytes": given.memory}
+    )
+    progress, first = StepProgress("queued", given.urls, "URLs"), 0
+    for last in (HOSTS, given.urls):
+        new = added(frontier, first, last, progress)
+        frontier.checkpoint()
+        disk = sum(store_bytes(given.store).values())
+        memory = resident_bytes() - before
+        visit = visits(frontier, clock)
+        marks.append(
+            {
+                "urls": last,
+                "new": new * 1e6,
+                "visit": visit * 1e6,
+                "disk": disk / last,
+                "memory": memory,
+                "confined": is_confined,
+            }
+        )
+        first = last
+    given.answer.write_text(json.dumps(marks))
+    frontier.close()
+
+
+if __name__ == "__main__":
+    main()
