@@ -34,7 +34,7 @@ SIZES = (100_000, 1_000_000)
 DELAY = 1.0
 THEIRS = "scrapy.core.scheduler.Scheduler"
 CALLS = ("enqueue_request", "next_request", "has_pending_requests")
-OUR_CALLS = ("_left", "_left_downloader", "_downloaded", "_reached", "_look")
+OUR_CALLS = ("_left", "_left_downloader", "_downloaded", "_reached", "_take_refused")
 """The methods of our scheduler that the engine's signals and the thread of the store call."""
 
 

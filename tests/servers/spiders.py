@@ -13,6 +13,7 @@ from typing import ClassVar
 
 import scrapy
 import scrapy.spiders
+from scrapy import signals
 from scrapy.core.scraper import Scraper
 from scrapy.crawler import AsyncCrawlerProcess
 from scrapy.linkextractors import LinkExtractor
@@ -186,6 +187,72 @@ class Gallery(Spider):
         yield {"url": response.url, "file_urls": [response.url.rstrip("/") + "/file"]}
         for link in response.css("a::attr(href)").getall():
             yield response.follow(link)
+
+
+@spider
+class Again(Spider):
+    """Requests that an earlier run has made, with every kind of value: as a start request, and from a page. Counts
+    those that are dropped, and whether they are equal to the given ones. With the setting FORGOTTEN, the callback of
+    the dropped requests is deleted in the meantime."""
+
+    name = "again"
+
+    @classmethod
+    def from_crawler(cls, crawler):
+        spider = super().from_crawler(crawler)
+        spider.given = {}
+        crawler.signals.connect(spider.dropped, signals.request_dropped)
+        return spider
+
+    def made(self, path):
+        request = scrapy.FormRequest(
+            ROOT + path,
+            self.page,
+            formdata={"a": "ü"},
+            errback=self.failed,
+            headers={"X-Told": ["1", "2"]},
+            meta={"deep": ({"x": b"1"}, None), "download_timeout": 5.0},
+            cb_kwargs={"told": (1, b"2")},
+            priority=-7,
+            flags=["flag"],
+        )
+        self.given[request.url] = request
+        return request
+
+    async def start(self):
+        yield self.made("/start")
+        yield scrapy.Request(f"{ROOT}/?{self.crawler.settings['RUN']}")
+
+    def parse(self, response):
+        yield self.made("/page")
+        if self.crawler.settings["FORGOTTEN"]:
+            del Again.page
+
+    def page(self, response, told):
+        yield {"url": response.url, "told": told}
+
+    def failed(self, failure):
+        raise AssertionError(failure)
+
+    def dropped(self, request):
+        given = self.given[request.url]
+        equal = type(request) is type(given) and request.to_dict(spider=self) == given.to_dict(spider=self)
+        self.crawler.stats.inc_value("dropped/equal" if equal else "dropped/other")
+
+
+@spider
+class Local(Spider):
+    """A request whose class cannot be imported, because it is made in a function."""
+
+    name = "local"
+
+    def parse(self, response):
+        class LocalRequest(scrapy.Request):
+            pass
+
+        yield {"url": response.url}
+        if response.url.endswith("/"):
+            yield LocalRequest(response.urljoin("/1"))
 
 
 class SlowPipeline:

@@ -253,6 +253,38 @@ def test_requests_that_cannot_be_stored_stay_in_memory(run):
     assert "is not a method of the spider" in log
 
 
+def test_a_request_of_a_class_that_cannot_be_imported_stays_in_memory(run):
+    with site(tree(2)) as web:
+        stats, log = run("local", web.root)
+        assert ["/", "/1"] == asked(web)
+    assert 1 == stats["scheduler/unserializable"]
+    assert "LocalRequest cannot be imported; define it at the top of a module" in log
+
+
+def test_a_request_that_an_earlier_run_made_is_dropped_as_it_was_given(run):
+    """Only its link waits for the answer of the store, so the request of the signal and of the log is made anew."""
+    debug = {"LOG_LEVEL": "DEBUG", "DUPEFILTER_DEBUG": True}
+    with site(lambda host, target: Answer("x")) as web:
+        first, _ = run("again", web.root, RUN=1, **debug)
+        stats, log = run("again", web.root, RUN=2, **debug)
+        assert ["/page?a=%C3%BC", "/start?a=%C3%BC"] == sorted(set(asked(web)) - {"/?1", "/?2"})
+    assert 2 == first["item_scraped_count"]
+    assert "item_scraped_count" not in stats
+    assert (2, None) == (stats["dropped/equal"], stats.get("dropped/other"))
+    assert 2 == stats["dupefilter/filtered"]
+    assert 1 == stats["scheduler/enqueued"] == stats["scheduler/dequeued"]
+    assert f"Filtered duplicate request: <POST {web.root}/start> (referer: None)" in log
+    assert f"Filtered duplicate request: <POST {web.root}/page> (referer: {web.root}/?2)" in log
+
+
+def test_a_dropped_request_that_cannot_be_made_anew_is_counted_and_named(run):
+    with site(lambda host, target: Answer("x")) as web:
+        run("again", web.root, RUN=1)
+        stats, log = run("again", web.root, RUN=2, FORGOTTEN=True)
+    assert 1 == stats["frontier/unreadable"]
+    assert f"A stored request for {web.root}/page cannot be made: Method 'page' not found" in log
+
+
 def test_a_request_that_is_too_large_stays_in_memory(run):
     with site(tree(2)) as web:
         stats, log = run("large", web.root)

@@ -210,17 +210,20 @@ def test_a_kill_or_a_power_cut_inside_the_stop_loses_nothing():
 
 
 def test_each_failed_write_of_the_stop_leaves_a_whole_store():
+    """A kept schedule is used after the failure of some writes, and a scan replaces it after that of others."""
     calls = len(stopped().disk.calls) - len(filled().disk.calls)
     assert calls > 0
+    used = set()
     for nth in range(1, calls + 1):
         world = filled()
         world.disk.fail(nth, errno.EIO)
         with contextlib.suppress(StoreFailedError):
             world.frontier.close()
         world.disk.mend()
-        compare_openings(world.disk, now=world.clock.at)
+        used.add(compare_openings(world.disk, now=world.clock.at))
         again = World(disk=world.disk, clock=world.clock, **SETTINGS)
         assert again.frontier.verify().ok, nth
+    assert {True, False} == used
 
 
 def test_an_opening_with_less_memory_moves_seen_keys_to_disk_as_a_scan_does(monkeypatch):

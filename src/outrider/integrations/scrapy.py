@@ -232,6 +232,7 @@ class Scheduler(BaseScheduler):  # type: ignore[misc]  # as above
         self._starts: Counter[bytes] = Counter()
         self._start_numbers = itertools.count(1)
         self._methods: dict[Any, str] = {}
+        self._classes: dict[type, str] = {}
         self._slots: set[str] = set()
         self._delays: dict[str, float] = {}
         self._since = 0.0
@@ -444,8 +445,22 @@ class Scheduler(BaseScheduler):  # type: ignore[misc]  # as above
             if name not in values:
                 values[name] = getattr(request, name)
         if kind is not Request:
-            values["_class"] = f"{kind.__module__}.{kind.__qualname__}"
+            values["_class"] = self._class_of(kind)
         return values
+
+    def _class_of(self, kind: type) -> str:
+        """Returns the name of a class of requests, with which a later run finds it."""
+        name = self._classes.get(kind)
+        if name is None:
+            name = f"{kind.__module__}.{kind.__qualname__}"
+            try:
+                found = load_object(name)
+            except (ValueError, ImportError, NameError):
+                found = None
+            if found is not kind:
+                raise UnstorableError(f"its class {name} cannot be imported; define it at the top of a module")
+            self._classes[kind] = name
+        return name
 
     def _method(self, function: Any) -> Any:
         if not callable(function):
@@ -598,9 +613,9 @@ class Scheduler(BaseScheduler):  # type: ignore[misc]  # as above
     def _wake(self) -> None:
         if self._engine is not None and not self._woken:
             self._woken = True
-            self._engine.call(self._look)
+            self._engine.call(self._take_refused)
 
-    def _look(self) -> None:
+    def _take_refused(self) -> None:
         """Handles what the thread changed, and lets the engine ask for requests."""
         self._woken = False
         store = self._store

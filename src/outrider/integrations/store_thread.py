@@ -250,17 +250,17 @@ class StoreThread:
             links = [(row, link) for row, ended in enumerate(work.ended) for link in ended.found]
             told = frontier.report([ended.outcome for ended in work.ended], links)
             for ended, codes in zip(work.ended, told.links or [()] * len(work.ended), strict=True):
-                self._refuse(ended.found, codes)
+                self._note_refused(ended.found, codes)
                 self._open.pop(ended.outcome.token, None)
             work.ended.clear()
         if work.added:
-            self._refuse(work.added, frontier.discover(list(work.added)))
+            self._note_refused(work.added, frontier.discover(list(work.added)))
             work.added.clear()
         while work.orders:
             self._order(work.orders.popleft())
         return stored
 
-    def _refuse(self, links: Iterable[Link], codes: Iterable[Code]) -> None:
+    def _note_refused(self, links: Iterable[Link], codes: Iterable[Code]) -> None:
         self.refused.extend(pair for pair in zip(links, codes, strict=False) if pair[1] not in _STORED)
 
     def _order(self, call: Callable[[AnyFrontier], object]) -> None:
