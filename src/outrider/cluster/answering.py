@@ -65,7 +65,7 @@ class Answering:
         store.heard = store.heard_noted = int(store.frontier.watermarks().get(_WORDS, b"0"))
 
     def note(self, store: OwnStore, *, if_passed: int = 1) -> None:
-        """Notes the place of a store, if it has passed so many records since its last note."""
+        """Notes the place of a store, if it has passed `if_passed` records since its last note."""
         if store.heard - store.heard_noted >= if_passed:
             store.frontier.note_watermark(_WORDS, str(store.heard).encode())
             store.heard_noted = store.heard

@@ -204,7 +204,7 @@ class Brokers:
         return KafkaTopic(self, self.file.topic(which), partition)
 
     def reader(self, which: str) -> KafkaReader:
-        """Returns what reads many partitions of a topic at once."""
+        """Returns a reader of many partitions of a topic."""
         return KafkaReader(self, which)
 
     def send(self, topic: str, partition: int, record: bytes) -> KafkaSent:
@@ -375,11 +375,12 @@ class KafkaReader:
         self._brokers, self._which, self._library = brokers, which, brokers._library
         self._consumer: Any = None
         self._at: dict[int, int] = {}  # the next offset that the library returns, by partition
-        self._checked = 0.0  # when records came, or when it was certain that there were none
+        self._checked = 0.0  # when it last returned records, or the brokers confirmed that it has all of them
 
     def read(self, places: Mapping[int, int]) -> dict[int, list[tuple[int, bytes]] | None]:
-        """Returns (offset, record) of some partitions, in their order, and waits a moment for them. None for one whose
-        records were dropped. places: the next offset of each partition. Raises UnreachableError."""
+        """Waits a moment for new records. Returns (offset, record) of each partition that has some, in their order, and
+        None for one whose next record was dropped. places: the next offset of each partition. Raises
+        UnreachableError."""
         found: dict[int, list[tuple[int, bytes]] | None] = {}
         try:
             with self._brokers._ours(f"no broker answers at {self._brokers.file.kafka}"):
@@ -392,7 +393,7 @@ class KafkaReader:
                     raise UnreachableError(f"no broker of {self._brokers.file.kafka} sends records of {self._which}")
                 self._checked = time.monotonic()
         except UnreachableError:
-            self.close()  # a consumer that has met a fenced leader epoch may answer with it for ever
+            self.close()  # a consumer that has met a fenced leader epoch may return this error until it is closed
             raise
         return found
 
@@ -414,7 +415,8 @@ class KafkaReader:
             elif error.code() != self._library.KafkaError._AUTO_OFFSET_RESET:
                 raise self._library.KafkaException(error)
             elif number in places:
-                # An error may come late, from places that this reader had before, so the broker is asked.
+                # An error may be late and belong to an earlier assignment, so the broker is asked
+                # (findings/kafka-error-after-assign.sh).
                 self._at.pop(number, None)
                 there = self._brokers.place(self._which, number, places[number])
                 if places[number] < self._consumer.get_watermark_offsets(there, timeout=KAFKA_SECONDS_MAX)[0]:
@@ -505,6 +507,6 @@ def _words(error: object) -> str:
     """Returns the words of an error of the library, or says that there was no answer."""
     if error is None:
         return "no answer"
-    told = error.args[0] if isinstance(error, Exception) and error.args else error
-    text = getattr(told, "str", None)
-    return str(text() if text is not None else told or type(error).__name__)[:200]
+    cause = error.args[0] if isinstance(error, Exception) and error.args else error
+    text = getattr(cause, "str", None)
+    return str(text() if text is not None else cause or type(error).__name__)[:200]

@@ -72,9 +72,9 @@ class LinkTransport:
         self._brokers, self._stores, self._applied, self._say = brokers, stores, applied, say
         self._places = [_TopicPlace() for _ in range(manifest.partitions)]
         self.refused = 0
-        """Messages of this run that are not links."""
-        self._ends = [0] * manifest.partitions  # the known end of each partition of the topic, changed under `_noting`
-        self._noting = threading.Lock()
+        """Messages of this run that are not links. Changed under `_counting`."""
+        self._ends = [0] * manifest.partitions  # the known ends of the partitions of the topic, under `_counting`
+        self._counting = threading.Lock()
         self._reader = brokers.reader("urls")
         self._senders = ThreadPoolExecutor(LINK_STORES_AT_ONCE, thread_name_prefix="outrider-sends")
         self._receivers = ThreadPoolExecutor(LINK_STORES_AT_ONCE, thread_name_prefix="outrider-receives")
@@ -99,7 +99,7 @@ class LinkTransport:
                 stores.append(store)
             else:
                 store.slow_target, store.leases_wait = None, False
-        return sum(one or 0 for one in self._stores.each(stores, self._carry_from, threads=self._senders))
+        return sum(count or 0 for count in self._stores.each(stores, self._carry_from, threads=self._senders))
 
     def _carry_from(self, store: OwnStore) -> int:
         if store.slow_target is not None and self._is_full(store.slow_target):
@@ -111,13 +111,13 @@ class LinkTransport:
         for parcel in _before(unsent, parcels):
             by_target.setdefault(self._target(parcel), []).append(parcel)
         sent = []
-        for target, some in by_target.items():
-            record, count = packed_parcels(store.number, some)
+        for target, of_target in by_target.items():
+            record, count = packed_parcels(store.number, of_target)
             sent.append((target, self._brokers.send(self._brokers.file.topic("urls"), target, record)))
-            _leave_from(unsent, some[count:])
-        for target, one in sent:
-            end = one.offset() + 1
-            with self._noting:
+            _leave_from(unsent, of_target[count:])
+        for target, message in sent:
+            end = message.offset() + 1
+            with self._counting:
                 self._ends[target] = max(self._ends[target], end)
         through: dict[int, int] = {}
         for parcel in _before(unsent, parcels):
@@ -162,16 +162,16 @@ class LinkTransport:
         stores = {store.number: store for store in self._stores.all() if not store.leaves}
         if not stores:
             return 0
-        found = self._reader.read({number: self.received(number) for number in stores})
+        records = self._reader.read({number: self.received(number) for number in stores})
         received = self._stores.each(
-            [stores[number] for number in found],
-            lambda store: self._receive_for(store, found[store.number]),
+            [stores[number] for number in records],
+            lambda store: self._receive_for(store, records[store.number]),
             threads=self._receivers,
         )
-        return sum(one or 0 for one in received)
+        return sum(count or 0 for count in received)
 
     def _receive_for(self, store: OwnStore, records: Sequence[tuple[int, bytes]] | None) -> int:
-        """Passes links to one store. Returns the number of their records."""
+        """Passes links to one store. records: None if the topic has dropped them. Returns their number."""
         place = self._places[store.number]
         if records is None:
             # After a pause of this node, the new owner may have received and deleted these records. Else it is damage.
@@ -234,7 +234,7 @@ class LinkTransport:
             "record": refused.octets[:64_000].decode("utf-8", "replace"),
         }
         self._brokers.send(self._brokers.file.topic("dead"), 0, msgspec.json.encode(record)).offset()
-        with self._noting:
+        with self._counting:
             self.refused += 1
             count = self.refused
         if count <= CLUSTER_REFUSED_SAID_MAX:
@@ -254,7 +254,7 @@ class LinkTransport:
                 place.noted = received
 
     def close(self) -> None:
-        """Ends its threads and connections. Nothing is sent or received then."""
+        """Ends its threads and connections. `carry` and `receive` may not be called after it."""
         self._senders.shutdown()
         self._receivers.shutdown()
         self._reader.close()

@@ -48,12 +48,12 @@ class OfProgram(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def link(self) -> Link:
         """Returns it as a link."""
-        told: dict[str, Any] = {
+        more: dict[str, Any] = {
             name: getattr(self, name)
             for name in ("priority", "key", "referrer", "metadata")
             if getattr(self, name) is not None
         }
-        return Link(self.url, depth=self.depth, crawl=self.crawl, **told)
+        return Link(self.url, depth=self.depth, crawl=self.crawl, **more)
 
 
 _PARCELS: Final = msgspec.json.Decoder(OfPartition)

@@ -479,8 +479,8 @@ class ClusterNode:
     def _word(self, counts: list[PartitionCounts], *, ended: bool = False, loans: Sequence[RateLoan] = ()) -> bytes:
         self._round += 1
         needs = self._loans.ask(self._rate.short_at) if self._rate is not None and self._loans is not None else ""
-        told = NodeMessage(self.name, wall(), self._round, counts, self._address, ended, needs, [*loans], self._run)
-        return msgspec.json.encode(told)
+        message = NodeMessage(self.name, wall(), self._round, counts, self._address, ended, needs, [*loans], self._run)
+        return msgspec.json.encode(message)
 
     def _hear(self, message: NodeMessage) -> None:
         if message.node == self.name and message.run < self._run and not message.ended:

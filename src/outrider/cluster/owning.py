@@ -85,7 +85,7 @@ class Claimed:
 
     @property
     def clean(self) -> bool:
-        """Whether nobody can send requests as the last owner: there was none, or it had given up."""
+        """Whether the last owner sends no request any more: it had given up, or there was no owner."""
         return self.before.closed or not self.before.epoch
 
 

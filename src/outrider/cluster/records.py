@@ -66,7 +66,7 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """The owner has given up the partition: none of its requests runs any more. lsn: of its last frame."""
+    """The owner has given up the partition, and all its requests have ended. lsn: of its last frame."""
 
     epoch: int
     lsn: int

@@ -92,7 +92,7 @@ def delete_old(objects: Objects) -> int:
     for an older one. Returns how many snapshots.
 
     So objects of an interrupted upload are deleted, too, when two newer snapshots are there. If their upload goes on
-    after that, its snapshot is an old one, which nobody reads. Raises DamagedStoreError, SettingsError,
+    after that, its snapshot is an old one, which no node reads. Raises DamagedStoreError, SettingsError,
     UnreachableError.
     """
     names = objects.names(_LISTS)

@@ -51,14 +51,13 @@ _PAGES: Final = "pages"
 
 @dataclass(eq=False)
 class OwnStore:
-    """One store of this node. ready_at: when it may have leases, by the monotonic clock; touches: how often
-    something arrived that may make it ready. leased: its open leases of
-    this node. lsn: of its last line. leaves: it leases nothing any more. heard: the offset of `words` up to which it
-    has carried out orders; heard_noted: what the store itself says about that. pages_given: of all its shares
-    (`PageShares`); pages_left: how many more it may lease, at least; at_limit: no share was left. rate_from: when its
-    share of the rate may be used, by `elapsed`; rate_lent_to: the last node that has borrowed it. slow_target: a
-    partition for which links wait here, because too many wait there; leases_wait: many links wait here, so nothing is
-    leased."""
+    """One store of this node. ready_at: when it may have leases, by the monotonic clock; touches: how often something
+    arrived that may make it ready. leased: its open leases of this node. lsn: of its last line. leaves: it leases
+    nothing any more. heard: the offset of `words` up to which it has carried out orders; heard_noted: the offset that
+    the store itself has noted. pages_given: of all its shares (`PageShares`); pages_left: how many more it may lease,
+    at least; at_limit: no share was left. rate_from: when its share of the rate may be used, by `elapsed`;
+    rate_lent_to: the last node that has borrowed it. slow_target: a partition for which links wait here, because too
+    many wait there; leases_wait: many links wait here, so nothing is leased."""
 
     number: int
     owned: Owned
@@ -87,14 +86,15 @@ class OwnStore:
         return self.owned.is_open and self.owned.changelog.is_held
 
     def touch(self) -> None:
-        """It may have leases now."""
+        """Notes that it may have leases now."""
         self.touches += 1
         self.ready_at = 0.0
 
     def rest(self, seconds: float, touches: int) -> None:
-        """Leases nothing for some time, unless something has arrived since it was asked. touches: at that moment."""
+        """Leases nothing for some time, unless something has arrived since a call of the store. touches: their number
+        before that call."""
         self.ready_at = time.monotonic() + seconds
-        if self.touches != touches:
+        if self.touches != touches:  # after the assignment, because another thread may touch it at any moment
             self.ready_at = 0.0
 
 
@@ -139,14 +139,14 @@ class OwnStores:
     # -- which stores -------------------------------------------------------------------------------------------------
 
     def add(self, store: OwnStore) -> None:
-        """Has one store more."""
+        """Adds a store."""
         if self._shares is not None:
             store.pages_given = int(store.frontier.watermarks().get(_PAGES, b"0"))
         with self._lock:
             self._stores = {**self._stores, store.number: store}
 
     def remove(self, number: int) -> OwnStore | None:
-        """Has one store less."""
+        """Removes the store of a partition, and returns it."""
         with self._lock:
             found = self._stores.get(number)
             self._stores = {key: one for key, one in self._stores.items() if key != number}
@@ -182,8 +182,8 @@ class OwnStores:
     def each(
         self, stores: Sequence[OwnStore], work: Callable[[OwnStore], T], *, threads: ThreadPoolExecutor | None = None
     ) -> list[T | None]:
-        """Calls several stores at once. None for one whose claim was lost meanwhile. threads: others than those of the
-        crawl, which then does not wait for this work."""
+        """Calls several stores at once. None for one whose claim was lost meanwhile. threads: None for those of the
+        crawl; with others, the crawl does not wait for this work."""
 
         def made(store: OwnStore) -> T | None:
             answers: list[T] = []
@@ -215,9 +215,9 @@ class OwnStores:
 
     def discover(self, links: Iterable[str | Link], *, request_id: RequestId | None = None) -> list[Code]:
         """Sends links to the partitions that own them. All are `held`: the answers are known elsewhere."""
-        told = [Link(one) if isinstance(one, str) else one for one in links]
-        self._send(told)
-        return [Code.HELD] * len(told)
+        sent = [Link(one) if isinstance(one, str) else one for one in links]
+        self._send(sent)
+        return [Code.HELD] * len(sent)
 
     def lease(self, want: int, **how: Any) -> LeaseBatch:
         """As the frontier's, from several stores in turn."""
@@ -348,11 +348,11 @@ class OwnStores:
             by_store.setdefault(token >> TOKEN_BITS, []).append(token)
         stores = [store for number in by_store if (store := self._stores.get(number)) is not None]
         answers = self.each(stores, lambda store: work(store, by_store[store.number]))
-        told: dict[int, Settled] = {}
+        codes: dict[int, Settled] = {}
         for store, answer in zip(stores, answers, strict=True):
             if answer is not None:
-                told.update(zip(by_store[store.number], answer, strict=True))
-        return [told.get(token, Settled.STALE) for token in tokens]
+                codes.update(zip(by_store[store.number], answer, strict=True))
+        return [codes.get(token, Settled.STALE) for token in tokens]
 
     def extend(self, tokens: Sequence[int], ttl_seconds: float) -> list[Settled]:
         """As the frontier's."""
@@ -405,13 +405,14 @@ class OwnStores:
 
     def set_addresses(self, addresses: Mapping[str, str | None]) -> int:
         """As the frontier's."""
-        some: dict[int, dict[str, str | None]] = {}
+        by_store: dict[int, dict[str, str | None]] = {}
         hosts = list(addresses)
         for host, store in zip(hosts, self._of_urls([f"http://{host}/" for host in hosts]), strict=True):
             if store is not None:
-                some.setdefault(store.number, {})[host] = addresses[host]
+                by_store.setdefault(store.number, {})[host] = addresses[host]
         return sum(
-            self._asked(self._stores.get(number), partial(_set_addresses, told), 0) for number, told in some.items()
+            self._asked(self._stores.get(number), partial(_set_addresses, of_store), 0)
+            for number, of_store in by_store.items()
         )
 
     def seen_content(self, digests: Sequence[bytes]) -> list[bool]:

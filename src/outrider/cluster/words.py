@@ -1,7 +1,7 @@
-"""The records of the topic `words`, in which nodes and commands tell each other something. Each is a JSON object:
+"""The records of the topic `words`: the messages of nodes and commands. Each is a JSON object:
 
-{"node": …, "counts": […]}                  a node tells what its partitions count
-{"ask": …, "mark": …, "question": {…}}      a command asks the owners of partitions, or gives them an order
+{"node": …, "counts": […]}                  a node sends the counts of its partitions
+{"ask": …, "mark": …, "question": {…}}      a command sends a question or an order to the owners of partitions
 {"answers": …, "partition": 3, …}           the owner of a partition answers
 """
 

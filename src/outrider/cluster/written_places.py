@@ -35,9 +35,9 @@ class OutputOwner(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, store: OwnStore) -> OutputOwner | None:
-        """Returns what a store says; None for a new store."""
-        told = store.frontier.watermarks().get(OWNER)
-        return None if told is None else _OWNERS.decode(told)
+        """Returns the owner that a store has noted; None for a new store."""
+        noted = store.frontier.watermarks().get(OWNER)
+        return None if noted is None else _OWNERS.decode(noted)
 
     def note(self, store: OwnStore) -> None:
         """Makes it durable in a store."""
@@ -86,9 +86,9 @@ class Places:
 
     def watermarks(self) -> dict[str, bytes]:
         """Returns the places of writers."""
-        told = {**self._content.watermarks, **self._synced.watermarks}
-        found = {name: value.encode() for name, value in told.items()}
-        return found if self.archive is None else {**found, "archive": self.archive}
+        texts = {**self._content.watermarks, **self._synced.watermarks}
+        places = {name: value.encode() for name, value in texts.items()}
+        return places if self.archive is None else {**places, "archive": self.archive}
 
     def note_watermark(self, writer: str, value: bytes) -> None:
         """Notes a place; `commit` writes it."""

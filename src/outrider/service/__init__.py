@@ -9,7 +9,7 @@ bodies.py          bodies of requests, within one bound for all of them
 idempotency.py     Idempotency-Key: its owner and its request
 audit.py           DIR/audit.jsonl, a line for each order
 copying.py         records of all URLs, read piece by piece
-service_state.py   the state behind the answers: frontier, leases, rates, waiters
+service_state.py   the state of the service: frontier, leases, rates, waiters
 documents.py       what requests over HTTP and gRPC share: access, documents, problems
 routes.py          one table of paths, and the functions that answer them
 app.py             from the table to an ASGI application
@@ -19,7 +19,7 @@ otlp.py            the same, sent to an OpenTelemetry collector
 acceptor.py        accepts connections, and closes some if there are too many
 connection.py      one connection: the parser, absolute targets, time limits
 http_server.py     signals and the end
-grpc_server.py     the loop behind gRPC: all streams in turns
+grpc_server.py     the loop of the gRPC server: all streams in turns
 grpc_calls.py      the calls of URLFrontier with one request
 frontier_calls.py  the calls of outrider.v1.Frontier: requests of REST with their documents
 reflection.py      what tools such as grpcurl ask of a gRPC server

@@ -240,7 +240,7 @@ async def _full(_scope: Any, _receive: Any, send: Callable[[dict[str, Any]], Awa
     """Answers like uvicorn's own limit of connections, with a text and `Retry-After`."""
     problem = Problem("too-many-connections", f"{SERVICE_CONNECTIONS_MAX:,} connections are open; try again later")
     body = problem.body()
-    told = {**problem.headers(), "content-type": MEDIA_TYPE, "content-length": str(len(body)), "connection": "close"}
-    headers = [(name.encode(), value.encode()) for name, value in told.items()]
+    fields = {**problem.headers(), "content-type": MEDIA_TYPE, "content-length": str(len(body)), "connection": "close"}
+    headers = [(name.encode(), value.encode()) for name, value in fields.items()]
     await send({"type": "http.response.start", "status": problem.status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

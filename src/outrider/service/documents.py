@@ -84,12 +84,12 @@ def _whole(value: Any) -> Any:
 
 
 def problem_of(error: Exception, what: str) -> Problem:
-    """Returns the problem for whatever ended a request. what: the request, for the log."""
+    """Returns the problem for the error that ended a request. what: the request, for the log."""
     if isinstance(error, Problem):
         return error
     if isinstance(error, OutriderError):
         return of_error(error)
-    # Whatever else is a bug, told without its inside.
+    # Each other error is a bug. The answer has only its type: a message may contain private data.
     _LOG.error(what, exc_info=error)
     return Problem("bug", f"{type(error).__name__}; the server's standard error has more")
 

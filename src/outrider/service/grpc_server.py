@@ -83,8 +83,8 @@ class _Items:
     def __init__(self, turn: WireTurn) -> None:
         self.urls, self.keys, self.metadata = turn.urls, turn.keys, turn.metadata
         names = turn.crawls
-        told = {name: name.strip() or DEFAULT_CRAWL for name in set(names)}
-        self.crawls = [told[name] for name in names] if len(told) > 1 else [*told.values()] * len(names)
+        crawl_of = {name: name.strip() or DEFAULT_CRAWL for name in set(names)}
+        self.crawls = [crawl_of[name] for name in names] if len(crawl_of) > 1 else [*crawl_of.values()] * len(names)
 
     def name(self, row: int) -> tuple[str, str, str]:
         """Returns crawl, key and URL of an item, which are equal for items of one URL."""
@@ -410,8 +410,8 @@ class GrpcServer:
             self._finish(stream, error)
 
     def _answer(self, stream: int, call: OpenCall, message: bytes) -> None:
-        told = self._protocol.calls[call.name]
-        request = self._protocol.read(told.takes, message)
+        types = self._protocol.calls[call.name]
+        request = self._protocol.read(types.takes, message)
         if ROLES[call.name] >= Role.OPERATE and self._audit is not None:
             self._audit.note(call.who, call.name, **_facts(request))
 
@@ -419,11 +419,11 @@ class GrpcServer:
             return stream in self._open
 
         if call.name == "ListURLs":
-            self._stream(stream, told.gives, self._calls.list_urls(request, lives))
+            self._stream(stream, types.gives, self._calls.list_urls(request, lives))
         else:
             scan = self._calls.scans.get(call.name)
             answer = scan(request, lives) if scan is not None else self._calls.unary[call.name](request)
-            self._server.send(stream, [self._protocol.write(told.gives, answer)])
+            self._server.send(stream, [self._protocol.write(types.gives, answer)])
         self._finish(stream)
 
     def _stream(self, stream: int, kind: str, rows: Iterator[Mapping[str, Any]]) -> None:

@@ -53,8 +53,8 @@ class IdempotencyKeys:
 
 
 def _digest(*texts: str) -> bytes:
-    told = hashlib.blake2b(digest_size=16)
+    digest = hashlib.blake2b(digest_size=16)
     for text in texts:
         octets = text.encode("utf-8", "surrogatepass")
-        told.update(len(octets).to_bytes(4, "big") + octets)
-    return told.digest()
+        digest.update(len(octets).to_bytes(4, "big") + octets)
+    return digest.digest()

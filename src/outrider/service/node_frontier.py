@@ -122,12 +122,12 @@ class NodeFrontier(ClusterFrontier):
         codes = [Settled.STALE] * len(outcomes)
         found: list[tuple[Code, ...]] = [()] * len(outcomes)
         for number, some in rows.items():
-            told = [outcomes[row] for row in some]
+            of_partition = [outcomes[row] for row in some]
             if number == _HERE:
-                report = self.stores.report(told, request_id=request_id)
+                report = self.stores.report(of_partition, request_id=request_id)
                 answers = [*zip(report.outcomes, report.links, strict=False)]
             else:
-                sent = self._questions.report(number, [outcome_body(one) for one in told], request)
+                sent = self._questions.report(number, [outcome_body(one) for one in of_partition], request)
                 parts = zip(sent["codes"], sent["links"], strict=True)
                 answers = [(Settled(code), tuple(map(Code, row))) for code, row in parts]
             for row, (code, codes_of_links) in zip(some, answers, strict=False):

@@ -110,11 +110,11 @@ def _attributes(pairs: Iterable[tuple[str, str]]) -> list[dict[str, Any]]:
 
 
 def _metric(family: Metric, at: str) -> dict[str, Any] | None:
-    told = {"name": family.name, "description": family.documentation}
+    head = {"name": family.name, "description": family.documentation}
     if family.type == "summary":
         values = {sample.name.removeprefix(family.name): sample.value for sample in family.samples}
         point = {"timeUnixNano": at, "count": str(int(values["_count"])), "sum": values["_sum"]}
-        return {**told, "summary": {"dataPoints": [point]}}
+        return {**head, "summary": {"dataPoints": [point]}}
     points = [
         {"attributes": _attributes(sample.labels.items()), "timeUnixNano": at, "asDouble": float(sample.value)}
         for sample in family.samples
@@ -123,8 +123,8 @@ def _metric(family: Metric, at: str) -> dict[str, Any] | None:
     if not points:
         return None
     if family.type == "counter":
-        return {**told, "sum": {"dataPoints": points, "aggregationTemporality": _CUMULATIVE, "isMonotonic": True}}
-    return {**told, "gauge": {"dataPoints": points}}
+        return {**head, "sum": {"dataPoints": points, "aggregationTemporality": _CUMULATIVE, "isMonotonic": True}}
+    return {**head, "gauge": {"dataPoints": points}}
 
 
 # -- sending -----------------------------------------------------------------------------------------------------------

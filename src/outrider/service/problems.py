@@ -76,16 +76,16 @@ class Problem(Exception):  # noqa: N818 - it is an answer as much as an error
 
     def body(self) -> bytes:
         """Returns the JSON of it, with its own members after the four of the standard."""
-        told = {"type": PREFIX + self.name, "title": self.title, "status": self.status, "detail": self.detail}
-        return msgspec.json.encode({**told, **self.members})
+        document = {"type": PREFIX + self.name, "title": self.title, "status": self.status, "detail": self.detail}
+        return msgspec.json.encode({**document, **self.members})
 
     def trailer(self) -> str:
         """Returns the document for a trailer of gRPC: in base64, with the seconds of Retry-After. If it would be too
-        long for a trailer, it has none of its own members."""
-        told = {"type": PREFIX + self.name, "title": self.title, "status": self.status}
-        told |= {"detail": self.detail[:_TRAILER_DETAIL_MAX], "retry_after_seconds": self.retry_after_seconds}
-        whole = msgspec.json.encode({**told, **self.members})
-        octets = whole if len(whole) <= _TRAILER_BYTES_MAX else msgspec.json.encode(told)
+        long for a trailer, it is left without its own members."""
+        document = {"type": PREFIX + self.name, "title": self.title, "status": self.status}
+        document |= {"detail": self.detail[:_TRAILER_DETAIL_MAX], "retry_after_seconds": self.retry_after_seconds}
+        whole = msgspec.json.encode({**document, **self.members})
+        octets = whole if len(whole) <= _TRAILER_BYTES_MAX else msgspec.json.encode(document)
         return base64.b64encode(octets).decode()
 
     def headers(self) -> dict[str, str]:

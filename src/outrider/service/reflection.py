@@ -48,8 +48,8 @@ class Reflection:
         asked = str(request.get("file_by_filename") or request.get("file_containing_symbol") or "")
         file = self._files.get(self._file_of.get(asked, asked))
         if file is None:
-            told = f"{asked!r:.200} is not here; list_services lists the services"
-            return {"error_response": {"error_code": int(GrpcStatus.NOT_FOUND), "error_message": told}}
+            message = f"{asked!r:.200} is not here; list_services lists the services"
+            return {"error_response": {"error_code": int(GrpcStatus.NOT_FOUND), "error_message": message}}
         return {"file_descriptor_response": {"file_descriptor_proto": [file]}}
 
 

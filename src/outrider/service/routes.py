@@ -181,8 +181,8 @@ async def _next(service_state: ServiceState, ask: Ask) -> m.Leased | Text:
         delays = dict(zip(authorities, found, strict=True))
         records = [_record(one, delays.get(one.authority), now) for one in leases]
         until = moment(given.deadline)
-        told = m.Leased(records, given.lease_id, until, _ms(given.deadline - now), in_ms, now, waited)
-        answer = Text(encode(told), JSON)
+        document = m.Leased(records, given.lease_id, until, _ms(given.deadline - now), in_ms, now, waited)
+        answer = Text(encode(document), JSON)
         if ask.key is None and ask.lost():
             raise Problem("client-gone", "the client closed the connection before its leases could be sent")
         return answer
@@ -443,8 +443,8 @@ async def _host(service_state: ServiceState, ask: Ask) -> dict[str, Any]:
     found = await service_state.frontier.host(ask.path["host"])
     if found is None:
         raise _no_host(ask.path["host"])
-    told: dict[str, Any] = dated(asdict(found))
-    return told
+    document: dict[str, Any] = dated(asdict(found))
+    return document
 
 
 def _no_host(host: str) -> Problem:

@@ -1,4 +1,4 @@
-"""The state behind the answers: the frontier, open leases, rates, and the known workers."""
+"""The state of the service: the frontier, open leases, rates, and the known workers."""
 
 from __future__ import annotations
 
