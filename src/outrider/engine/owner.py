@@ -363,8 +363,8 @@ class Frontier:
 
     def close(self, state: str = "stopped") -> None:
         """Stops cleanly; open leases of this process end. `state` is stored: "finished" or "stopped". With "stopped",
-        and 100,000 URLs or more, it makes a checkpoint and keeps the schedule for the next opening, which then reads no
-        ledger.
+        and with 100,000 to 100,000,000 URLs, it makes a checkpoint and keeps the schedule, so that the next opening
+        reads no ledger.
 
         Raises SettingsError, and closes nothing, for another state. Raises StoreFailedError when the stop cannot be
         written, or when a checkpoint of a second thread had failed and no call has reported it yet. The store is closed
@@ -912,14 +912,14 @@ class Frontier:
         return self._looked(lambda m, now: m.looks.parked())
 
     def _tallies(self) -> dict[str, object]:
-        """The counts of URLs and fetches in `statistics`. They cost the same for any number of hosts."""
+        """Returns the counts of URLs and fetches in `statistics`, at the same cost for any number of hosts."""
         with self._alone():
             self._check()
             return self._machine.looks.tallies()
 
     @property
     def _in_transit(self) -> int:
-        """How many links wait for other stores. It waits for no other call."""
+        """How many links wait for other stores. Reading it does not wait for other calls."""
         return self._machine.tables.transit.under_way
 
     def _schedule_counts(self) -> tuple[ScheduleCounts, float]:

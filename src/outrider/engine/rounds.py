@@ -333,7 +333,7 @@ class Rounds:
 
     @contextlib.contextmanager
     def _stops_the_store(self) -> Iterator[None]:
-        """An error in it stops the store: parts of a round may be missing."""
+        """Stops the store after an error in the block: parts of a round may be missing."""
         try:
             yield
         except BaseException as error:
@@ -341,9 +341,9 @@ class Rounds:
             raise
 
     def keep_schedule(self, now: Instant) -> None:
-        """Makes a last round, and writes the schedule next to its checkpoint, for a close: later calls may not follow.
-        It leaves the schedule out if the disk is full or fails, or a file of tails is damaged. Raises StoreFailedError
-        if the round fails."""
+        """Makes a last round, and writes the schedule next to its checkpoint. Only `close` may call it, because the
+        tables cannot be used after it. Writes no schedule if the disk is full or fails, or if a file of tails is
+        damaged. Raises StoreFailedError if the round fails."""
         tables = self._machine.tables
         if not kept_schedule.can_be_kept(tables):
             return
@@ -352,7 +352,7 @@ class Rounds:
             self._through(now)
         checkpoint = newest_checkpoint(self._files, store=self._store)
         if checkpoint is None or checkpoint.start_lsn != self._log.appended_lsn:
-            return  # the disk is full
+            return  # the disk had no room for the round
         writer: CheckpointWriter | None = None
         try:
             writer = CheckpointWriter(

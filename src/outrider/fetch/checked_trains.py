@@ -1,7 +1,7 @@
-"""Trains whose requests are permitted one by one: the downloader gets each request only while its sender may send it.
+"""Trains whose requests are permitted one by one: the downloader gets each request only if it may be sent now.
 
 A node of a cluster needs this. After a pause of its machine another node may own the hosts of its trains, and a
-downloader that had the rest of a train would send it.
+downloader that has the rest of a train would send it.
 """
 
 from __future__ import annotations

@@ -40,12 +40,12 @@ class SteppedTrains(ABC):
 
     def begin(self, train: Sequence[tuple[Tag, Request]], ended: FetchEnded) -> None:
         """As `Beginner.begin`."""
-        one = _Train(list(train), ended, asyncio.get_running_loop().time())
-        self._step(one)
-        self._trains |= dict.fromkeys((tag for tag, _ in train), one)
+        new = _Train(list(train), ended, asyncio.get_running_loop().time())
+        self._step(new)
+        self._trains |= dict.fromkeys((tag for tag, _ in train), new)
 
     def _step(self, train: _Train) -> None:
-        """Begins the next fetch of a train, or releases what is left of it."""
+        """Begins the next fetch of a train, or releases all that are left."""
         tag, request = train.left[0]
         if not train.is_let_go and self._may_send(tag):
             self._fetch(tag, request)
@@ -67,7 +67,7 @@ class SteppedTrains(ABC):
                 self._end(train, error)
 
     def _end(self, train: _Train, answer: Exception | None) -> None:
-        """Gives all that is left of a train the same answer."""
+        """Ends all fetches that are left of a train with the same answer."""
         left, train.left = train.left, []
         for tag, _ in left:
             if self._trains.pop(tag, None) is not None:
@@ -79,7 +79,7 @@ class SteppedTrains(ABC):
             train.is_let_go = True
 
     def cancel(self, tag: Tag) -> None:
-        """As `Beginner.cancel`. Without a later fetch its train goes on to the end of the current one."""
+        """As `Beginner.cancel`. A fetch that was not begun leaves its train, which ends after the current one."""
         train = self._trains.pop(tag, None)
         if train is None:
             return

@@ -4,7 +4,7 @@ File `checkpoint-<number, 16 hex digits>.ckpt`: | header | range | range | … |
 it. A checkpoint is written under a `.tmp` name between other work. It gets its name when all of it is on the device,
 and only then the previous checkpoint is removed.
 
-A kept schedule (`outrider.frontier.state.kept_schedule`) is a file of the same format under another stem.
+A kept schedule (`outrider.frontier.state.kept_schedule`) is a file of the same format, whose name has another stem.
 """
 
 from __future__ import annotations

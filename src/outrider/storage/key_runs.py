@@ -25,7 +25,7 @@ Prints = npt.NDArray[np.uint64]
 Keys = tuple[Slots, Prints]
 """Slots and fingerprints."""
 PREFIX_END = 1 << 64
-"""Above each prefix."""
+"""A number above each prefix."""
 _NAME = "seen-"
 _SPREAD = 0x9E37_79B1
 
@@ -132,8 +132,8 @@ class KeyRun:
         return DamagedStoreError(f"{self._where(int(pages[0]))}: seen keys cannot be read")
 
     def read(self, first: int = 0, end: int = PREFIX_END) -> Iterator[Keys]:
-        """Its keys with prefixes from `first` to below `end` in order, some thousand at once. Raises DamagedStoreError,
-        naming file and byte."""
+        """Yields its keys with prefixes from `first` to below `end` in order, some thousand at once. Raises
+        DamagedStoreError, naming file and byte."""
         begin, last = self._between(first, end)
         for place in range(max(begin - 1, 0), last, SEEN_READ_PAGES):  # keys of `first` may be in the page before
             pages = np.arange(place, min(place + SEEN_READ_PAGES, last))
@@ -150,7 +150,7 @@ class KeyRun:
             yield slots, fingerprints
 
     def page_prefixes(self, first: int, end: int) -> Prints:
-        """The prefixes from `first` to below `end` with which its pages begin."""
+        """Returns the prefixes from `first` to below `end` with which its pages begin."""
         place, last = self._between(first, end)
         return self._prefixes[place:last]
 

@@ -393,8 +393,8 @@ class QueueRules:
 
 @lru_cache(QUEUE_RULES_SHARED_MAX)
 def shared_rules(paused: bool, blocked_until: Instant, delay: float | None, limit: int) -> QueueRules:
-    """Returns rules. Queues with equal rules share one object: a limit of a crawl is a rule of each of its queues, and
-    the garbage collector of Python visits each object."""
+    """Returns rules as one object for all queues with equal ones. A limit of a crawl is a rule of each of its queues,
+    and Python's garbage collector visits each object."""
     return QueueRules(paused, blocked_until, delay, limit)
 
 
@@ -467,7 +467,7 @@ class Queues(Columns):
             self._count(np.unique(changed), _WITH_OPEN, step)
 
     def set_open(self, rows: Rows, counts: Column) -> None:
-        """Sets the numbers of open URLs of queues that were empty so far."""
+        """Sets the numbers of open URLs of queues that have no open URLs yet."""
         self.open[rows] = counts
         self._count(rows[counts > 0], _WITH_OPEN, 1)
 

@@ -30,8 +30,9 @@ def run_names(checkpoint: Checkpoint | None) -> list[str]:
 
 
 def load(tables: Tables, checkpoint: Checkpoint | None, log: Log, schedule: Checkpoint | None = None) -> str:
-    """Fills empty tables. schedule: the file of `kept_schedule` for this checkpoint, if there is one. Returns why it
-    was not used, "" if it was or is missing. Raises DamagedStoreError or ForeignStoreError, naming the place.
+    """Fills empty tables. schedule: the file of `kept_schedule` for this checkpoint, if there is one. Returns a
+    sentence about a schedule that was not used, otherwise "". Raises DamagedStoreError or ForeignStoreError, naming
+    the place.
 
     A round copies hosts, queues and authorities between calls, each range at its own LSN. Facts have absolute values,
     so replay of all facts from the checkpoint's start, also of facts older than a range, ends in the last state. URLs
@@ -71,8 +72,8 @@ def load(tables: Tables, checkpoint: Checkpoint | None, log: Log, schedule: Chec
 
 
 def _restore_urls(tables: Tables, checkpoint: Checkpoint | None, schedule: Checkpoint | None) -> str:
-    """Fills what is derived from the ledger, from the schedule or by a scan. Returns why the schedule was
-    not used, or ""."""
+    """Fills everything that is derived from the ledger, from the schedule or by a scan. Returns a sentence about a
+    schedule that was not used, otherwise ""."""
     unused = ""
     if checkpoint is not None and schedule is not None:
         try:

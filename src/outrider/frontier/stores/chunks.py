@@ -60,7 +60,7 @@ class Packer:
         return b"" if self._dictionary is None else self._dictionary.dict_content
 
     def continue_from(self, dictionary: bytes) -> None:
-        """Unpacks chunks that another packer with this dictionary made, and packs with it."""
+        """Uses the dictionary of another packer, whose chunks it can then unpack."""
         self._dictionary = zstd.ZstdDict(dictionary, is_raw=True) if dictionary else None
         self._compressor = self._new_compressor()
         self._samples = bytearray()

@@ -60,7 +60,7 @@ class Resting(Part):
         news = (longest > 0) | (latest >= 0)
         news |= True if ends is None else ends == NOT_OVER
         news &= is_open
-        # The clock of a host changes only if the errand uses it.
+        # An errand that uses no turn of a host changes no clock.
         news[[row for row, errand in errands.items() if errand.busy == NONE]] = False
         rows = np.flatnonzero(news)
         if len(rows):
