@@ -107,7 +107,7 @@ def test_each_epoch_has_one_owner_when_three_nodes_claim_a_partition_at_once(bro
 
 
 def read_some(reader, places):
-    """What a reader returns of some partitions in ten rounds, as it follows them. None: records were dropped."""
+    """Reads new records of some partitions in ten rounds, and returns them. None is for dropped records."""
     places, found = dict(places), []
     for _ in range(10):
         for number, records in reader.read(places).items():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import random
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -15,16 +16,19 @@ from model.world import World, keys_go_to_disk, outcome
 from outrider import Link
 from outrider.clock import instant
 from outrider.errors import StoreFailedError
+from outrider.frontier.state.kept_schedule import ScheduleSection
 from outrider.frontier.stores.spilled_keys import SpilledKeys
 from outrider.frontier.stores.tailed_backlog import TailedBacklog
 from outrider.sim.disk import CrashDisk, FaultyFiles
-from outrider.storage.checkpoint import SCHEDULES, CheckpointWriter, newest_checkpoint
+from outrider.storage.checkpoint import SCHEDULES, Checkpoint, CheckpointWriter, Range, newest_checkpoint
 from outrider.storage.manifest import Manifest
 
 SETTINGS: dict[str, Any] = {"delay": 1.0, "delay_factor": 0, "max_pages_per_host": 2}
 PAGES = 40
 ROOM = 80_000
 """More bytes than a checkpoint of such a store and its schedule need."""
+HASH = slice(4, 12)
+"""The bytes of the hash of the first queue in a range of queues."""
 
 
 @pytest.fixture(autouse=True)
@@ -71,15 +75,35 @@ def scanned(world: World) -> bool:
     return world.inspect().tables.urls.scanned
 
 
-def goes_on(world: World) -> list[Any]:
-    """The leases of the next minutes."""
-    found: list[Any] = []
+def leases_after(world: World) -> list[Any]:
+    """Fetches the pages of the next minutes. Returns their leases, and the counts at the end."""
+    all_leases: list[Any] = []
     for _ in range(20):
         world.clock.move(40)
         leases = list(world.lease(3))
-        found += [(lease.url, lease.token, lease.deadline) for lease in leases]
+        all_leases += [(lease.url, lease.token, lease.deadline) for lease in leases]
         world.report(*(outcome(lease, status=200) for lease in leases))
-    return [*found, world.counts()]
+    return [*all_leases, world.counts()]
+
+
+def newest(world: World, **stem: str) -> Checkpoint:
+    """Returns the newest checkpoint of a stopped store, or its kept schedule."""
+    manifest = Manifest.load(world.disk)
+    assert manifest is not None
+    checkpoint = newest_checkpoint(world.disk, store=manifest.store_bytes, **stem)
+    assert checkpoint is not None
+    return checkpoint
+
+
+def rewrite(world: World, ranges: Sequence[Range], **stem: str) -> None:
+    """Writes the newest checkpoint of a stopped store, or its kept schedule, again with these ranges."""
+    manifest, old = Manifest.load(world.disk), newest(world, **stem)
+    assert manifest is not None
+    store, lsn = manifest.store_bytes, old.start_lsn
+    writer = CheckpointWriter(world.disk, store=store, number=old.number, start_lsn=lsn, **stem)
+    for slot, section, first, range_lsn, payload in ranges:
+        writer.add(slot, section, first, range_lsn, payload)
+    writer.finish(old.lsn)
 
 
 def test_the_next_opening_reads_no_ledger_and_has_the_same_state():
@@ -94,13 +118,13 @@ def test_the_next_opening_reads_no_ledger_and_has_the_same_state():
     world.frontier, other.frontier = world._open(), other._open()
     assert (scanned(world), scanned(other)) == (False, True)
     assert world.frontier.opening.notes == other.frontier.opening.notes == ()
-    assert goes_on(world) == goes_on(other)
+    assert leases_after(world) == leases_after(other)
 
 
 def test_it_counts_with_the_log_after_it_until_the_next_checkpoint():
     world = stopped()
     world.frontier = world._open()
-    goes_on(world)
+    leases_after(world)
     world.discover(*(f"http://n.com/{page}" for page in range(9)))
     assert compare_openings(world.disk, now=world.clock.at)
     world.kill()
@@ -133,34 +157,15 @@ def test_one_that_does_not_fit_is_not_used(change, monkeypatch):
     if change == "a format":
         monkeypatch.setattr(f"{module}.SCHEDULE_FORMAT", 2)
     elif change == "a checkpoint":
-        manifest = Manifest.load(world.disk)
-        assert manifest is not None
-        store = manifest.store_bytes
-        checkpoint = newest_checkpoint(world.disk, store=store)
-        assert checkpoint is not None
-        ranges = list(checkpoint.ranges())
-        writer = CheckpointWriter(world.disk, store=store, number=checkpoint.number, start_lsn=checkpoint.start_lsn)
-        for slot, section, first, lsn, payload in [*ranges, ranges[0]]:
-            writer.add(slot, section, first, lsn, payload)
-        writer.finish(checkpoint.lsn)
+        ranges = list(newest(world).ranges())
+        rewrite(world, [*ranges, ranges[0]])
     else:
-        kept = Manifest.load(world.disk)
-        assert kept is not None
-        schedule = newest_checkpoint(world.disk, store=kept.store_bytes, stem=SCHEDULES)
-        assert schedule is not None
-        ranges = list(schedule.ranges())
-        writer = CheckpointWriter(
-            world.disk,
-            store=kept.store_bytes,
-            number=schedule.number,
-            start_lsn=schedule.start_lsn,
-            stem=SCHEDULES,
-        )
-        for slot, section, first, lsn, payload in ranges:
-            if section == 1:
-                payload = payload[:4] + bytes(8) + payload[12:]  # the hash of the first queue
-            writer.add(slot, section, first, lsn, payload)
-        writer.finish(schedule.lsn)
+        ranges = list(newest(world, stem=SCHEDULES).ranges())
+        place = next(place for place, (_, section, *_) in enumerate(ranges) if section == ScheduleSection.QUEUES)
+        payload = bytearray(ranges[place][-1])
+        payload[HASH] = bytes(8)
+        ranges[place] = (*ranges[place][:-1], bytes(payload))
+        rewrite(world, ranges, stem=SCHEDULES)
     world.frontier = world._open()
     assert scanned(world)
     assert "the opening read the ledger instead" in world.frontier.opening.notes[0]
@@ -168,13 +173,14 @@ def test_one_that_does_not_fit_is_not_used(change, monkeypatch):
 
 def test_a_damaged_one_is_named_and_the_ledger_is_read():
     world = stopped()
+    counts = World(disk=world.disk.copy(), clock=world.clock, **SETTINGS).counts()
     clean = world.disk.contents()
     (name,) = schedules(world.disk)
     length = len(clean[name])
     for at in [*range(0, length, 97), *range(length - 9, length)]:
         disk = FaultyFiles()
-        for one, data in clean.items():
-            disk.put(one, data)
+        for other, data in clean.items():
+            disk.put(other, data)
         broken = bytearray(clean[name])
         broken[at] ^= 1 << at % 8
         disk.put(name, bytes(broken))
@@ -184,14 +190,8 @@ def test_a_damaged_one_is_named_and_the_ledger_is_read():
         assert scanned(again), at
         assert name in note, at
         assert "at byte" in note, at
-        assert again.counts() == world_counts(world), at
+        assert again.counts() == counts, at
         assert again.frontier.verify().ok, at
-
-
-def world_counts(world: World) -> dict[str, int]:
-    """The counts of the store as it was stopped."""
-    other = World(disk=world.disk.copy(), clock=world.clock, **SETTINGS)
-    return other.counts()
 
 
 def test_a_kill_or_a_power_cut_inside_the_stop_loses_nothing():
