@@ -23,7 +23,7 @@ BYTES_PER_KEY = 4
 BATCH = 100_000
 SAMPLE = 1_000_000
 PASS_KEYS_MAX = 10_000_000
-PASS_CALL_KEYS = 1_000_000
+PASS_CALL_KEYS = 500_000
 PROGRESS_EVERY_SECONDS = 10
 FILTER_BITS = 12
 SLOTS = 4_096
@@ -223,6 +223,7 @@ def measured(method: str, total: int, folder: Path, memory: int) -> dict[str, fl
     seen.settle()
     forget_pages(folder)
     found: dict[str, float] = {"insertion": inserted / total * 1e6, "wrong": 0}
+    _say(method, found | {"memory": peak})
     draw = np.random.default_rng(1)
     for name, first, expected in (("known", 0, True), ("new", total, False)):
         seconds, read = 0.0, read_bytes()
@@ -237,10 +238,16 @@ def measured(method: str, total: int, folder: Path, memory: int) -> dict[str, fl
         peak = max(peak, resident_bytes() - before)
         found[name], found[f"{name}_read"] = seconds / SAMPLE * 1e6, (read_bytes() - read) / SAMPLE
     found |= {"memory": peak, "disk": _size(folder) / total, **seen.facts()}
+    _say(method, found)
     if method == "on disk":
         found |= _in_one_pass(seen, total)
     seen.close()
     return found
+
+
+def _say(method: str, found: dict[str, float]) -> None:
+    """Writes figures to standard error, because a long run may end before its last step."""
+    print(f"scale: {method}: {json.dumps(found)}", file=sys.stderr, flush=True)
 
 
 def _size(folder: Path) -> int:
