@@ -38,6 +38,7 @@ LINKS = (
     (10_000_000, 32, 0, 100_000),
     (10_000_000, 32, 110, 100_000),
     (3_000_000, 4, 110, 1_000),
+    (3_000_000, 32, 0, 1_000),
 )
 """Links, megabytes of memory, bytes of their text, links of a call."""
 CHILD_SECONDS_MAX = 300.0

@@ -93,10 +93,14 @@ def asked_of_both(drum, oracle, draw, count=400):
 
 
 @pytest.mark.parametrize("memory", [8 << 10, 64 << 10])
-def test_requests_are_answered_in_their_order_as_by_a_dictionary(memory):
+@pytest.mark.parametrize("calls", [1, 40])
+def test_requests_are_answered_in_their_order_as_by_a_dictionary(memory, calls):
+    """Small calls are distributed to buckets together, large ones at once."""
     drum, oracle, draw = made(memory_bytes=memory), Oracle(), np.random.default_rng(memory)
     for _ in range(12):
-        asked_of_both(drum, oracle, draw)
+        for _ in range(calls):
+            asked_of_both(drum, oracle, draw, 400 // calls)
+        assert len(oracle.asked) == drum.waiting
         rows, batches = answered(drum)
         assert by_bucket(oracle.answers(), drum.buckets) == rows
         assert (0, True) == (drum.waiting, batches > 1)
@@ -151,6 +155,20 @@ def test_a_merge_without_room_is_made_again_when_there_is_room():
             answered(drum)
         files.capacity_bytes = None
         assert by_bucket(oracle.answers(), drum.buckets) == answered(drum)[0]
+
+
+def test_requests_that_the_disk_has_no_room_for_are_not_lost():
+    files = FaultyFiles()
+    drum, oracle, draw = made(files), Oracle(), np.random.default_rng(7)
+    files.capacity_bytes = files.used_bytes()
+    for _ in range(3):
+        keys, values, payloads = drawn(draw, 4_000)
+        with pytest.raises(StoreFullError):
+            drum.add(Operation.UPDATE, keys, values=values, payloads=payloads)
+        oracle.add(Operation.UPDATE, keys, values, payloads)
+    files.capacity_bytes = None
+    assert drum.waiting == len(oracle.asked)
+    assert by_bucket(oracle.answers(), drum.buckets) == answered(drum)[0]
 
 
 def test_a_file_that_is_too_short_is_named_with_its_byte():
