@@ -42,7 +42,7 @@ class JoinedStream:
         self._windows = {0: _WINDOW_FIRST, _STREAM: _WINDOW_FIRST}
         self._initial = _WINDOW_FIRST
         self._ended = False
-        self._answer = bytearray()  # the octets that no call returned yet
+        self._answer = bytearray()  # octets that were not returned yet
         self._error = ""
         self._reading = threading.Thread(target=self._read, daemon=True)
         self._begin(path, f"127.0.0.1:{port}")

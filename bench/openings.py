@@ -35,12 +35,12 @@ SCHEDULES = "schedule-*.ckpt"
 def tables(queues: Sequence[int] = ()) -> list[Table]:
     """Returns a row per store: CPU seconds of closing with and without the file, of both openings, and bytes."""
     CACHE.mkdir(parents=True, exist_ok=True)
-    sizes = [(some, each) for some, (_, each) in zip(queues, SIZES, strict=False)] or SIZES
+    sizes = [(hosts, each) for hosts, (_, each) in zip(queues, SIZES, strict=False)] or SIZES
     rows = []
-    for some, each in sizes:
+    for hosts, each in sizes:
         path = Path(tempfile.mkdtemp(prefix="openings-", dir=CACHE))
         try:
-            rows.append(_row(path, some, each))
+            rows.append(_row(path, hosts, each))
         finally:
             shutil.rmtree(path, ignore_errors=True)
     columns = ("hosts", "URLs", "checkpoint s", "stop s", "file MB", "B a URL", "kept s", "scan s", "kept/scan")
@@ -79,26 +79,26 @@ def _read(path: Path, *, scans: bool) -> float:
     done = subprocess.run(
         [sys.executable, "-m", "bench.openings", str(path)], cwd=ROOT, capture_output=True, text=True, check=True
     )
-    told = json.loads(done.stdout)
-    assert told["scanned"] is scans, told
-    return float(told["seconds"])
+    result = json.loads(done.stdout)
+    assert result["scanned"] is scans, result
+    return float(result["seconds"])
 
 
 def main() -> None:
-    """Reads the store in a folder, with the files of tails next to it."""
+    """Reads the store in a folder, and prints the CPU seconds and whether it scanned. Tails are written next to it."""
     path = Path(sys.argv[1])
     scratch = path / "scratch"
     files = Directory(path / "store", create=False, read_only=True)
     manifest = Manifest.load(files)
     assert manifest is not None
     began = time.process_time()
-    _, found, log, note = read_store(
+    _, restored, log, note = read_store(
         files, manifest, scratch=Directory(scratch), now=STARTED_AT, memory_bytes=MEMORY_BYTES
     )
     seconds = time.process_time() - began
     assert not note, note
-    print(json.dumps({"seconds": seconds, "scanned": found.urls.scanned}))
-    found.close()
+    print(json.dumps({"seconds": seconds, "scanned": restored.urls.scanned}))
+    restored.close()
     log.close()
 
 

@@ -38,10 +38,10 @@ def compare_openings(disk: FaultyFiles, **how: Any) -> bool:
     assert not note, note
     used = not kept.urls.scanned
     assert scanned.urls.scanned
-    one, other = _derived(kept), _derived(scanned)
-    assert one.keys() == other.keys()
-    for name, value in one.items():
-        assert value == other[name], f"{name}: kept {value}, scanned {other[name]}"
+    of_kept, of_scanned = _derived(kept), _derived(scanned)
+    assert of_kept.keys() == of_scanned.keys()
+    for name, value in of_kept.items():
+        assert value == of_scanned[name], f"{name}: kept {value}, scanned {of_scanned[name]}"
     _compare_seen(kept, scanned)
     for tables in (kept, scanned):
         tables.recall_all()
@@ -58,8 +58,8 @@ def _tables(disk: FaultyFiles, manifest: Manifest, **how: Any) -> tuple[Tables, 
 
 
 def _derived(tables: Tables) -> dict[str, Any]:
-    """All that a recovery derives, without the order of rows. Of planned URLs only where they are found: a scan finds
-    them as their records say, and the process that stopped had moved some."""
+    """Returns everything that a recovery derives, without the order of rows. Planned URLs are one list for all
+    places: a scan puts them where their records say, and the process that stopped had moved some."""
     urls, queues = tables.urls, tables.queues
     rows = np.flatnonzero(queues.there(np.arange(queues.count))).astype(np.uint32)
     rows = rows[~tables.crawls.are_gone(queues.crawl[rows])]
@@ -123,7 +123,7 @@ def _counts(counts: Any, planned: list[int]) -> list[int]:
 
 
 def _compare_seen(kept: Tables, scanned: Tables) -> None:
-    """A scan does not add the URLs of deleted queues, nor the contents that a URL had before its last one."""
+    """Compares the seen keys. A scan adds neither URLs of deleted queues nor earlier contents of a URL."""
     for tables, other in ((scanned, kept), (kept, scanned)):
         for cards in tables.urls.ledger.scan():
             heads = cards.heads[~tables.urls.void(cards.heads)]

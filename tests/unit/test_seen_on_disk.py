@@ -219,8 +219,8 @@ def settled(keys):
 
 
 def bits_per_key(keys):
-    told = keys.statistics()
-    return told["filter_bits"] / told["filter_keys"]
+    statistics = keys.statistics()
+    return statistics["filter_bits"] / statistics["filter_keys"]
 
 
 @pytest.mark.parametrize("slots", [1, 4_096])
