@@ -11,6 +11,7 @@ import http.client
 import ipaddress
 import os
 import random
+import re
 import socket
 import ssl
 import threading
@@ -46,6 +47,7 @@ API: Final = "/api/v1"
 GRPC_PORT: Final = 7071
 _ENCRYPTED: Final = {"http": "https", "grpc": "grpcs"}
 """The scheme with TLS, by the one without."""
+_HOST_AND_PORT: Final = re.compile(r"(?:[\w.-]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}/?")
 _PORTS: Final = {"http": 80, "https": 443, "grpc": GRPC_PORT, "grpcs": GRPC_PORT}
 _PASSING: Final = frozenset({408, 429, 500, 502, 503, 504})
 _SILENCE = (OSError, http.client.HTTPException)
@@ -254,6 +256,21 @@ def parsed(address: str) -> Address:
 def is_address(text: str) -> bool:
     """Whether a word names a server rather than a directory."""
     return text.startswith(tuple(f"{scheme}://" for scheme in _PORTS))
+
+
+def lacks_scheme(text: str) -> bool:
+    """Whether a word is HOST:PORT: most likely the address of a server whose scheme was forgotten."""
+    return _HOST_AND_PORT.fullmatch(text) is not None
+
+
+def directory_or_address(place: str) -> tuple[str | None, str | None]:
+    """Returns a directory or the address of a server, and None for the other one. Raises SettingsError for HOST:PORT:
+    as a directory, two processes that were to share a server would each make a store."""
+    if lacks_scheme(place):
+        raise SettingsError(
+            f"frontier {shown(place)}: it has no scheme; write http://{place} for a server, or ./{place} for a directory"
+        )
+    return (None, place) if "://" in place else (place, None)
 
 
 def is_encrypted(text: str) -> bool:

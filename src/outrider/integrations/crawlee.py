@@ -33,6 +33,7 @@ from crawlee.request_loaders import ThrottlingRequestManager
 from crawlee.storage_clients.models import ProcessedRequest
 
 from outrider.clock import instant, wall
+from outrider.engine.http_requests import directory_or_address
 from outrider.errors import OutriderError, SettingsError, StoreFullError
 from outrider.integrations.store_thread import AnyFrontier, has_left, opened, queues_of, ready_seconds
 from outrider.journey import Code, Lease, Link, Outcome, QueueStatus, State, Verdict
@@ -143,7 +144,8 @@ class RequestManager(ThrottlingRequestManager):  # type: ignore[misc]  # Crawlee
         Raises SettingsError, StoreInUseError, UnreachableError and the other errors of a store.
         """
         place = os.fspath(frontier) if frontier is not None else os.environ.get("OUTRIDER_FRONTIER") or None
-        served = place is not None and "://" in place
+        directory, address = (None, None) if place is None else directory_or_address(place)
+        served = address is not None
         if not served and (token is not None or ca is not None):
             raise SettingsError(
                 f"token and ca are only for a server, and the frontier is {place or 'in memory'}; remove them, or pass "
@@ -154,8 +156,8 @@ class RequestManager(ThrottlingRequestManager):  # type: ignore[misc]  # Crawlee
 
         def make() -> RequestManager:
             found = opened(
-                None if served else place,
-                place if served else None,
+                directory,
+                address,
                 settings={"delay": delay_seconds, "delay_factor": 0},
                 token=token or os.environ.get("OUTRIDER_TOKEN"),
                 ca=ca or os.environ.get("OUTRIDER_CA"),

@@ -10,7 +10,7 @@ from itertools import count, islice
 from pathlib import Path
 
 from outrider.engine.owner import Frontier
-from outrider.errors import SettingsError
+from outrider.errors import NamedPathError, SettingsError
 from outrider.integrations.job_directory import JobDirectory, StoredRequest, is_job_directory
 from outrider.integrations.stored_requests import (
     FILTERED,
@@ -42,10 +42,12 @@ def import_job(directory: str, job: str, spider: str) -> JobImported:
 
     If the spider had stopped, all requests that it had seen count as processed. If it was killed, requests that were
     sent and not processed are in no file. Then none counts as processed, so that all pages are found again.
-    Raises SettingsError for a directory that is no job directory, or the store of another spider, and the errors of a
+    Raises NamedPathError without the directory, SettingsError for a directory that is no job directory, or the store of another spider, and the errors of a
     store.
     """
     if not is_job_directory(job):
+        if not Path(job).is_dir():
+            raise NamedPathError(f"JOBDIR {job} is not a directory; name the JOBDIR of the spider")
         raise SettingsError(f"{job} is not a JOBDIR of Scrapy: it has neither requests.queue nor requests.seen")
     found, source = JobImported(), JobDirectory(Path(job))
     with Frontier.open(directory, robots="caller") as frontier:

@@ -29,16 +29,17 @@ except ModuleNotFoundError as error:
         "outrider.integrations.scrapy needs Scrapy, which is not installed; run pip install 'outrider[scrapy]'"
     ) from error
 from scrapy.core.scheduler import BaseScheduler
-from scrapy.dupefilters import BaseDupeFilter
+from scrapy.dupefilters import BaseDupeFilter, RFPDupeFilter
 from scrapy.utils.job import job_dir
 from scrapy.utils.misc import load_object
 from scrapy.utils.request import referer_str, request_from_dict
 
 from outrider import kernels
 from outrider.clock import Instant, elapsed, seconds, wall
+from outrider.engine.http_requests import directory_or_address
 from outrider.errors import OutriderError, SettingsError, UnreachableError
 from outrider.fetch.failures import retry_after_seconds
-from outrider.integrations.scrapy_engine import Engine, LongLived, check_version, fingerprinter_of, is_running
+from outrider.integrations.scrapy_engine import Engine, LongLived, check_version, fingerprinter_of, is_running, keep_state
 from outrider.integrations.store_thread import AnyFrontier, Ended, StoreThread, left_in, opened
 from outrider.integrations.stored_requests import (
     FILTERED,
@@ -162,6 +163,14 @@ class _Settings:
     auto_throttle: bool
 
     @property
+    def place(self) -> str:
+        """Where the requests are, in words for the log."""
+        return (
+            self.address or self.directory or "memory, and end with this process; set JOBDIR or OUTRIDER_FRONTIER to "
+            "keep them"
+        )
+
+    @property
     def per_queue(self) -> int:
         """How many leases of one host a turn takes. Without a delay they are many, and the slot of the downloader
         limits how many of them are sent at once."""
@@ -177,9 +186,11 @@ class _Settings:
         """Raises SettingsError for settings that contradict each other."""
         told = {name: settings.get(name) or os.environ.get(name) for name in _NAMES}
         place = told["OUTRIDER_FRONTIER"]
-        address = place if place and "://" in place else None
         job = job_dir(settings)
-        directory = None if address else place or (os.path.join(job, "outrider") if job else None)
+        if place:
+            directory, address = directory_or_address(place)
+        else:
+            directory, address = os.path.join(job, "outrider") if job else None, None
         if address is None:
             for name in ("OUTRIDER_TOKEN", "OUTRIDER_CA"):
                 if settings.get(name):
@@ -215,9 +226,8 @@ class Scheduler(BaseScheduler):  # type: ignore[misc]  # as above
     """
 
     def __init__(self, crawler: Any, dupefilter: Any) -> None:
-        check_version()
         self.crawler, self.stats, self.df = crawler, crawler.stats, dupefilter
-        self.settings = _Settings.of(crawler.settings)
+        self.settings: _Settings
         self._debug = crawler.settings.getbool("SCHEDULER_DEBUG")
         self.spider: Any = None
         self._crawl = ""
@@ -249,11 +259,26 @@ class Scheduler(BaseScheduler):  # type: ignore[misc]  # as above
 
     def open(self, spider: Any) -> Any:
         """Opens the store. Raises SettingsError, StoreInUseError, UnreachableError and the other errors of a store."""
+        try:
+            return self._open(spider)
+        except Exception:
+            keep_state(self.crawler)
+            raise
+
+    def _open(self, spider: Any) -> Any:
+        check_version()
+        if type(self.df) is RFPDupeFilter:
+            raise SettingsError(
+                f"SCHEDULER {SCHEDULER} needs DUPEFILTER_CLASS {DUPEFILTER}, and DUPEFILTER_CLASS is Scrapy's own, which "
+                "would filter requests that a kill lost; set both"
+            )
+        self.settings = _Settings.of(self.crawler.settings)
         self.spider = spider
         self._crawl, self._fingerprinter = crawl_of(spider.name), fingerprinter_of(self.crawler)
         if is_running(self.crawler):
             self._engine = Engine(self.crawler)
         self._frontier = self._opened(spider.name)
+        logger.info("The requests of this spider are in %s", self.settings.place, extra={"spider": spider})
         left = left_in(self._frontier, self._crawl)
         if left:
             logger.info(
@@ -340,6 +365,13 @@ class Scheduler(BaseScheduler):  # type: ignore[misc]  # as above
             return
         left = left_in(self._frontier, self._crawl)
         self.stats.set_value("frontier/left", left)
+        known = self.stats.get_value("frontier/start_requests_known") or self.stats.get_value("dupefilter/filtered")
+        if left == 0 and known and not self.stats.get_value("scheduler/dequeued"):
+            logger.info(
+                "No request was sent: all requests of this spider in %s are processed; to crawl again, begin a new "
+                "JOBDIR or OUTRIDER_FRONTIER",
+                self.settings.place,
+            )
         self._frontier.close(*(("finished",) if left == 0 and self.settings.address is None else ()))
 
     def _failed(self, error: Exception) -> None:

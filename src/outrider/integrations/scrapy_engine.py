@@ -19,6 +19,7 @@ import scrapy
 from scrapy.core import downloader as downloader_module
 from scrapy.core.engine import ExecutionEngine
 from scrapy.core.scraper import Scraper
+from scrapy.extensions.spiderstate import SpiderState
 from scrapy.utils.misc import build_from_crawler, load_object
 from scrapy.utils.reactor import is_reactor_installed
 
@@ -72,6 +73,14 @@ def check_version() -> None:
             f"SCHEDULER outrider.integrations.scrapy.Scheduler needs Scrapy {SCRAPY_MIN[0]}.{SCRAPY_MIN[1]} or later, "
             f"and {scrapy.__version__} is installed: its engine lacks parts that are needed"
         )
+
+
+def keep_state(crawler: Any) -> None:
+    """Lets Scrapy write no `spider.state` for a spider that could not open. Its extension opens the file for writing
+    before it looks for the state, so the spider that owns the JOBDIR would lose its own."""
+    for one in getattr(crawler.extensions, "middlewares", ()):
+        if isinstance(one, SpiderState):
+            one.jobdir = None
 
 
 def is_running(crawler: Any) -> bool:

@@ -162,6 +162,8 @@ def import_files(directory: str, paths: Sequence[str], talk: TextIO) -> Imported
     is added, and StoreError.
     """
     for path in paths:
+        if os.path.isdir(path):
+            raise NamedPathError(f"{path!r} is a directory; name a file, or a JOBDIR of Scrapy that has requests.queue")
         if form_of_archive(path) is None:
             form_of(path, (*READ, *ARCHIVES))
         try:
