@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from outrider.engine.owner import Frontier
-from outrider.errors import SettingsError
+from outrider.errors import NamedPathError, SettingsError
 from outrider.integrations.job_directory import JobDirectory
 from outrider.integrations.job_import import import_job
 from outrider.integrations.pickle_values import Octets, RefusedPickleError, plain_value
@@ -264,4 +264,6 @@ def test_an_import_into_the_store_of_another_spider_is_refused(tmp_path):
         import_job(str(store), str(job), "news")
     with pytest.raises(SettingsError, match="is not a JOBDIR of Scrapy"):
         import_job(str(tmp_path / "new"), str(store), "news")
+    with pytest.raises(NamedPathError, match="nowhere is not a directory"):
+        import_job(str(tmp_path / "new"), str(tmp_path / "nowhere"), "news")
     assert not (tmp_path / "new").exists()

@@ -268,7 +268,8 @@ def directory_or_address(place: str) -> tuple[str | None, str | None]:
     as a directory, two processes that were to share a server would each make a store."""
     if lacks_scheme(place):
         raise SettingsError(
-            f"frontier {shown(place)}: it has no scheme; write http://{place} for a server, or ./{place} for a directory"
+            f"frontier {shown(place)}: it has no scheme; write http://{place} for a server, or ./{place} for a "
+            "directory"
         )
     return (None, place) if "://" in place else (place, None)
 

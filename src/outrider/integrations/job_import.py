@@ -42,8 +42,8 @@ def import_job(directory: str, job: str, spider: str) -> JobImported:
 
     If the spider had stopped, all requests that it had seen count as processed. If it was killed, requests that were
     sent and not processed are in no file. Then none counts as processed, so that all pages are found again.
-    Raises NamedPathError without the directory, SettingsError for a directory that is no job directory, or the store of another spider, and the errors of a
-    store.
+    Raises NamedPathError without the directory, SettingsError for a directory that is no job directory, or the store
+    of another spider, and the errors of a store.
     """
     if not is_job_directory(job):
         if not Path(job).is_dir():
