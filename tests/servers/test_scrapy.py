@@ -357,6 +357,16 @@ BAD = {
     "another spider": ("other", {}, "is the store of spider 'plain', not of 'other'"),
     "another fingerprinter": ("plain", {"ours": "path_fingerprints"}, "REQUEST_FINGERPRINTER_CLASS is"),
     "a token without a server": ("plain", {"OUTRIDER_TOKEN": "secret"}, "OUTRIDER_TOKEN is only for a server"),
+    "an address without a scheme": (
+        "plain",
+        {"OUTRIDER_FRONTIER": "127.0.0.1:7070"},
+        "it has no scheme; write http://127.0.0.1:7070",
+    ),
+    "the filter of Scrapy": (
+        "plain",
+        {"DUPEFILTER_CLASS": "scrapy.dupefilters.RFPDupeFilter"},
+        "needs DUPEFILTER_CLASS outrider.",
+    ),
     "an old Scrapy": ("plain", {"scrapy": "old"}, "needs Scrapy 2.18 or later, and 2.17.0 is installed"),
     "a changed Scrapy": ("plain", {"scrapy": "changed"}, "it needs the private part Scraper._process_spidermw_output"),
     "another scheduler": ("plain", {"SCHEDULER": "scrapy.core.scheduler.Scheduler"}, "needs SCHEDULER outrider."),
@@ -364,14 +374,28 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_wrong_settings_are_refused_with_their_name(start, run, case):
+def test_wrong_settings_are_refused_with_their_name(start, run, tmp_path, case):
     name, settings, message = BAD[case]
+    state = tmp_path / "job" / "spider.state"
     with site(tree(1)) as web:
         run("plain", web.root)
-        before = len(web.requests)
+        before, kept = len(web.requests), state.read_bytes()
         _, log = start(name, web.root, **settings).communicate(timeout=60)
         assert before == len(web.requests)
     assert message in log
+    assert state.read_bytes() == kept
+    assert not (tmp_path / "127.0.0.1:7070").exists()
+
+
+def test_the_log_names_the_place_and_says_that_nothing_is_left(run):
+    with site(tree(1)) as web:
+        _, log = run("plain", web.root, JOBDIR=None)
+        assert "The requests of this spider are in memory, and end with this process" in log
+        _, log = run("plain", web.root)
+        assert "The requests of this spider are in " in log
+        assert "No request was sent" not in log
+        _, log = run("plain", web.root)
+    assert "No request was sent: all requests of this spider in " in log
 
 
 def test_a_store_in_use_is_refused(start):

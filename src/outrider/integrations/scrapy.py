@@ -39,7 +39,14 @@ from outrider.clock import Instant, elapsed, seconds, wall
 from outrider.engine.http_requests import directory_or_address
 from outrider.errors import OutriderError, SettingsError, UnreachableError
 from outrider.fetch.failures import retry_after_seconds
-from outrider.integrations.scrapy_engine import Engine, LongLived, check_version, fingerprinter_of, is_running, keep_state
+from outrider.integrations.scrapy_engine import (
+    Engine,
+    LongLived,
+    check_version,
+    fingerprinter_of,
+    is_running,
+    keep_state,
+)
 from outrider.integrations.store_thread import AnyFrontier, Ended, StoreThread, left_in, opened
 from outrider.integrations.stored_requests import (
     FILTERED,
@@ -166,8 +173,9 @@ class _Settings:
     def place(self) -> str:
         """Where the requests are, in words for the log."""
         return (
-            self.address or self.directory or "memory, and end with this process; set JOBDIR or OUTRIDER_FRONTIER to "
-            "keep them"
+            self.address
+            or self.directory
+            or "memory, and end with this process; set JOBDIR or OUTRIDER_FRONTIER to keep them"
         )
 
     @property
@@ -269,7 +277,7 @@ class Scheduler(BaseScheduler):  # type: ignore[misc]  # as above
         check_version()
         if type(self.df) is RFPDupeFilter:
             raise SettingsError(
-                f"SCHEDULER {SCHEDULER} needs DUPEFILTER_CLASS {DUPEFILTER}, and DUPEFILTER_CLASS is Scrapy's own, which "
+                f"SCHEDULER {SCHEDULER} needs DUPEFILTER_CLASS {DUPEFILTER}, and DUPEFILTER_CLASS is Scrapy's own: it "
                 "would filter requests that a kill lost; set both"
             )
         self.settings = _Settings.of(self.crawler.settings)

@@ -78,7 +78,7 @@ def check_version() -> None:
 def keep_state(crawler: Any) -> None:
     """Lets Scrapy write no `spider.state` for a spider that could not open. Its extension opens the file for writing
     before it looks for the state, so the spider that owns the JOBDIR would lose its own."""
-    for one in getattr(crawler.extensions, "middlewares", ()):
+    for one in getattr(getattr(crawler, "extensions", None), "middlewares", ()):
         if isinstance(one, SpiderState):
             one.jobdir = None
 
