@@ -369,6 +369,21 @@ BAD = {
     ),
     "an old Scrapy": ("plain", {"scrapy": "old"}, "needs Scrapy 2.18 or later, and 2.17.0 is installed"),
     "a changed Scrapy": ("plain", {"scrapy": "changed"}, "it needs the private part Scraper._process_spidermw_output"),
+    "a delay below 0": ("plain", {"DOWNLOAD_DELAY": -1}, "DOWNLOAD_DELAY is -1.0; use a number of seconds from 0"),
+    "no request at once": ("plain", {"CONCURRENT_REQUESTS_PER_DOMAIN": 0}, "CONCURRENT_REQUESTS_PER_DOMAIN is 0"),
+    "a slot that is a number": (
+        "plain",
+        {"DOWNLOAD_SLOTS": {"a.test": 3}},
+        "DOWNLOAD_SLOTS['a.test'] is 3; use a dict",
+    ),
+    "a slot with a text": ("plain", {"DOWNLOAD_SLOTS": {"a.test": {"delay": "1"}}}, "['a.test']['delay'] is '1'; use"),
+    "a slot without requests": (
+        "plain",
+        {"DOWNLOAD_SLOTS": {"a.test": {"concurrency": 0}}},
+        "['a.test']['concurrency'] is 0; use a whole number from 1 on",
+    ),
+    "an unknown kind of server": ("plain", {"OUTRIDER_FRONTIER": "ftp://a.test"}, "OUTRIDER_FRONTIER ftp://a.test: "),
+    "a store that is a file": ("plain", {"OUTRIDER_FRONTIER": str(SPIDERS)}, "spiders.py is not a directory"),
     "another scheduler": ("plain", {"SCHEDULER": "scrapy.core.scheduler.Scheduler"}, "needs SCHEDULER outrider."),
 }
 
@@ -398,13 +413,13 @@ def test_the_log_names_the_place_and_says_that_nothing_is_left(run):
     assert "No request was sent: all requests of this spider in " in log
 
 
-def test_a_store_in_use_is_refused(start):
+def test_a_store_in_use_is_refused(start, tmp_path):
     with site(tree(40)) as web:
         first = start("plain", web.root, DOWNLOAD_DELAY=0.5)
         wait_for(lambda: web.requests)
         _, log = start("plain", web.root).communicate(timeout=60)
         first.kill()
-    assert "in use" in log
+    assert f"JOBDIR {tmp_path / 'job'}: another spider or program uses" in log
 
 
 def test_spiders_share_a_served_frontier(start, served):

@@ -37,7 +37,7 @@ from scrapy.utils.request import referer_str, request_from_dict
 from outrider import kernels
 from outrider.clock import Instant, elapsed, seconds, wall
 from outrider.engine.http_requests import directory_or_address
-from outrider.errors import OutriderError, SettingsError, UnreachableError
+from outrider.errors import OutriderError, SettingsError, StoreInUseError, UnreachableError
 from outrider.fetch.failures import retry_after_seconds
 from outrider.integrations.scrapy_engine import (
     Engine,
@@ -60,6 +60,7 @@ from outrider.integrations.stored_requests import (
 )
 from outrider.journey import Code, Lease, Link, Outcome, Verdict
 from outrider.limits import (
+    CRAWL_DELAY_SECONDS_MAX,
     INTEGRATION_AHEAD_MAX,
     INTEGRATION_AHEAD_MIN,
     INTEGRATION_CLOSE_SECONDS_MAX,
@@ -156,8 +157,9 @@ class _Sent:
 
 @dataclass(frozen=True, slots=True)
 class _Settings:
-    """The settings of a spider that the frontier needs."""
+    """The settings of a spider that the frontier needs. source: the setting that names the store, with its value."""
 
+    source: str
     directory: str | None
     address: str | None
     token: str | None
@@ -191,7 +193,7 @@ class _Settings:
 
     @classmethod
     def of(cls, settings: Any) -> _Settings:
-        """Raises SettingsError for settings that contradict each other."""
+        """Raises SettingsError for settings that contradict each other, or with which no request would be sent."""
         told = {name: settings.get(name) or os.environ.get(name) for name in _NAMES}
         place = told["OUTRIDER_FRONTIER"]
         job = job_dir(settings)
@@ -207,23 +209,49 @@ class _Settings:
                         f"{name} is only for a server, and {where}; remove {name}, or set OUTRIDER_FRONTIER to the "
                         "address of the server"
                     )
+        delay, slots = settings.getfloat("DOWNLOAD_DELAY"), settings.getdict("DOWNLOAD_SLOTS")
+        _check_delay("DOWNLOAD_DELAY", delay)
+        if not (settings.getint("CONCURRENT_REQUESTS_PER_DOMAIN") > 0 or settings.getint("CONCURRENT_REQUESTS_PER_IP")):
+            raise SettingsError(
+                f"CONCURRENT_REQUESTS_PER_DOMAIN is {settings['CONCURRENT_REQUESTS_PER_DOMAIN']}, so Scrapy would send "
+                "no request; use 1 or more"
+            )
+        for key, slot in slots.items():
+            _check_slot(key, slot)
         concurrent = settings.getint("CONCURRENT_REQUESTS")
         ahead = min(INTEGRATION_AHEAD_MAX, max(INTEGRATION_AHEAD_MIN, 2 * concurrent or INTEGRATION_AHEAD_MAX))
         return cls(
+            f"OUTRIDER_FRONTIER {place}" if place else f"JOBDIR {job}",
             directory,
             address,
             told["OUTRIDER_TOKEN"],
             told["OUTRIDER_CA"],
-            settings.getfloat("DOWNLOAD_DELAY"),
+            delay,
             max(1, settings.getint("CONCURRENT_REQUESTS_PER_DOMAIN")),
             ahead,
             concurrent or INTEGRATION_AHEAD_MAX,
-            settings.getdict("DOWNLOAD_SLOTS"),
+            slots,
             settings.getbool("AUTOTHROTTLE_ENABLED"),
         )
 
 
 _NAMES: Final = ("OUTRIDER_FRONTIER", "OUTRIDER_TOKEN", "OUTRIDER_CA")
+
+
+def _check_delay(name: str, delay: object) -> None:
+    if not isinstance(delay, (int, float)) or not 0 <= delay <= CRAWL_DELAY_SECONDS_MAX:
+        raise SettingsError(f"{name} is {delay!r:.80}; use a number of seconds from 0 to {CRAWL_DELAY_SECONDS_MAX:.0f}")
+
+
+def _check_slot(key: object, slot: object) -> None:
+    """Checks an entry of DOWNLOAD_SLOTS."""
+    name = f"DOWNLOAD_SLOTS[{key!r:.80}]"
+    if not isinstance(slot, dict):
+        raise SettingsError(f"{name} is {slot!r:.80}; use a dict such as {{'delay': 1.0, 'concurrency': 1}}")
+    _check_delay(f"{name}['delay']", slot.get("delay", 0))
+    concurrency = slot.get("concurrency", 1)
+    if not isinstance(concurrency, int) or concurrency < 1:
+        raise SettingsError(f"{name}['concurrency'] is {concurrency!r:.80}; use a whole number from 1 on")
 
 
 class Scheduler(BaseScheduler):  # type: ignore[misc]  # as above
@@ -332,6 +360,13 @@ class Scheduler(BaseScheduler):  # type: ignore[misc]  # as above
                 f"OUTRIDER_FRONTIER {told.address}: no server answered for {INTEGRATION_PATIENCE_SECONDS:.0f} s; start "
                 "it with `outrider serve`, or correct the address"
             ) from error
+        except StoreInUseError as error:
+            raise StoreInUseError(
+                f"{told.source}: another spider or program uses {told.directory}; end it, use another JOBDIR for this "
+                "spider, or let spiders share a server (`outrider serve`)"
+            ) from error
+        except OutriderError as error:
+            raise type(error)(f"{told.source}: {error.facts}") from error
         try:
             if told.directory is not None:
                 kind = type(self._fingerprinter)
@@ -614,9 +649,9 @@ class Scheduler(BaseScheduler):  # type: ignore[misc]  # as above
         told, crawl = self.settings.slots.get(key), self._crawl
         if told and self._store is not None:
             if "delay" in told:
-                self._store.order(lambda f: f.set_delay(float(told["delay"]), key, crawl=crawl))
+                self._store.order(lambda f: f.set_delay(told["delay"], key, crawl=crawl))
             if "concurrency" in told:
-                self._store.order(lambda f: f.set_limit(max(1, int(told["concurrency"])), key, crawl=crawl))
+                self._store.order(lambda f: f.set_limit(told["concurrency"], key, crawl=crawl))
 
     def _left_downloader(self, request: Any, spider: Any) -> None:
         sent = self._sent.get(request)
