@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shutil
 import socket
@@ -12,6 +13,7 @@ from pathlib import Path
 from e2e.crawling import environment
 
 PORT = "8123"
+_PORTS = (PORT, "7070")
 _BETWEEN = "----- end of a block"
 
 
@@ -20,23 +22,29 @@ def blocks(page: Path) -> list[str]:
     return re.findall(r"^```sh\n(.*?)^```", page.read_text("utf-8"), re.MULTILINE | re.DOTALL)
 
 
-def walk(page: Path, folder: Path, addresses: tuple[str, ...] = ("127.0.0.1",)) -> list[str]:
-    """The words that each block wrote. The first one starts servers, at these addresses; a free port replaces the
-    page's."""
+def walk(
+    page: Path, folder: Path, addresses: tuple[str, ...] = ("127.0.0.1",), python: str = sys.executable
+) -> list[str]:
+    """The words that each block wrote. The first one starts servers, at these addresses; free ports replace the
+    page's. python: runs the scripts of the blocks, and scrapy."""
     commands = folder / "bin"
     commands.mkdir()
-    for name, more in (("python3", ""), ("outrider", " -m outrider")):
-        (commands / name).write_text(f'#!/bin/sh\nexec {sys.executable}{more} "$@"\n')
+    programs = {"python3": python, "outrider": f"{sys.executable} -m outrider", "scrapy": f"{python} -m scrapy"}
+    for name, program in programs.items():
+        (commands / name).write_text(f'#!/bin/sh\nexec {program} "$@"\n')
         (commands / name).chmod(0o755)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
+    with contextlib.ExitStack() as sockets:
+        free = [sockets.enter_context(socket.socket()) for _ in _PORTS]
+        for one in free:
+            one.bind(("127.0.0.1", 0))
+        ports = dict(zip(_PORTS, (str(one.getsockname()[1]) for one in free), strict=True))
     waits = "".join(f"\nuntil : 2>/dev/null </dev/tcp/{address}/{PORT}; do sleep 0.05; done\n" for address in addresses)
     first, *others = blocks(page)  # a reader needs longer to type than a server to start
     script = "trap 'kill $(jobs -p)' EXIT\n" + f"\necho; echo '{_BETWEEN}'\n".join([first + waits, *others])
+    script = _replaced(script, ports)
     made = environment()
     ran = subprocess.run(
-        [shutil.which("bash") or "bash", "-c", script.replace(PORT, port)],
+        [shutil.which("bash") or "bash", "-c", script],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -46,4 +54,8 @@ def walk(page: Path, folder: Path, addresses: tuple[str, ...] = ("127.0.0.1",)) 
         check=False,
     )
     assert "Traceback" not in ran.stdout, ran.stdout
-    return ran.stdout.replace(port, PORT).split(_BETWEEN)
+    return _replaced(ran.stdout, {used: port for port, used in ports.items()}).split(_BETWEEN)
+
+
+def _replaced(text: str, ports: dict[str, str]) -> str:
+    return re.sub("|".join(ports), lambda found: ports[found[0]], text)
