@@ -78,6 +78,24 @@ def test_a_killed_spider_continues_and_gets_all_pages(start, run, tmp_path):
     assert 0 == outrider("verify", tmp_path / "job" / "outrider").returncode
 
 
+def test_commands_look_at_the_store_while_a_spider_runs(start, tmp_path):
+    store = tmp_path / "job" / "outrider"
+    with site(tree(100)) as web:
+        process = start("plain", web.root, DOWNLOAD_DELAY=1, CONCURRENT_REQUESTS_PER_DOMAIN=1)
+        wait_for(lambda: len(web.requests) >= 3)
+        for words, named in (
+            (["status", store], "state       running"),
+            (["top", store], "state       running"),
+            (["explain", f"{web.root}/1", "-o", store], f"{web.root}/1"),
+            (["why-idle", store], "hosts "),
+            (["hosts", store], "127.0.0.1"),
+            (["urls", store], f"{web.root}/2"),
+        ):
+            answer = outrider(*words)
+            assert (0, True) == (answer.returncode, named in answer.stdout), (words, answer)
+        assert process.poll() is None
+
+
 def test_a_page_counts_only_after_its_item_pipelines(start, run, tmp_path):
     """Trap 2: a kill while an item is processed fetches its page again."""
     with site(tree(1)) as web:

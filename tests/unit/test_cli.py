@@ -57,6 +57,7 @@ def test_the_commands_are_exactly_those_with_a_function():
         "skipped",
         "sim",
         "status",
+        "top",
         "url",
         "urls",
         "verify",

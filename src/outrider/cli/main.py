@@ -9,6 +9,7 @@ import os
 import platform
 import signal
 import sys
+import time
 import traceback
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -82,7 +83,7 @@ _EPILOG = "Exit codes: " + "; ".join(f"{code} {meaning}" for code, meaning in EX
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": HELP_COLUMNS}
 _PURPOSES = (
     ("Crawl", ("crawl", "resume", "fetch", "show")),
-    ("Watch a crawl", ("status", "explain", "why-idle", "hosts", "urls", "duplicates", "skipped")),
+    ("Watch a crawl", ("status", "top", "explain", "why-idle", "hosts", "urls", "duplicates", "skipped")),
     ("Change a crawl", ("add", "host", "retry")),
     ("Data in and out", ("export", "import", "catalog", "replay")),
     ("Check and repair", ("verify", "repair", "politeness", "judge")),
@@ -194,6 +195,17 @@ def status(directory: str, as_json: bool, access: Access) -> int:
 
     For the FILE of a cluster (its name ends in .toml), it shows the counts of all nodes.
     """
+    found, lines = _status(directory, access)
+    if as_json:
+        click.echo(json.dumps(found, ensure_ascii=True))
+    else:
+        for line in lines:
+            click.echo(safe(line))
+    return 0
+
+
+def _status(directory: str, access: Access) -> tuple[dict[str, Any], list[str]]:
+    """Returns the fields of the status, and its lines for people."""
     from outrider.cluster.description import is_cluster_file
     from outrider.crawl.questions.status import status_lines, status_of
 
@@ -201,15 +213,36 @@ def status(directory: str, as_json: bool, access: Access) -> int:
         from outrider.crawl.questions.cluster_status import cluster_status, cluster_status_lines
 
         found = cluster_status(directory)
-        lines = cluster_status_lines(found, directory)
-    else:
-        found = status_of(directory, access)
-        lines = iter(status_lines(found, directory))
-    if as_json:
-        click.echo(json.dumps(found, ensure_ascii=True))
-    else:
-        for line in lines:
-            click.echo(safe(line))
+        return found, list(cluster_status_lines(found, directory))
+    found = status_of(directory, access)
+    return found, status_lines(found, directory)
+
+
+@outrider.command()
+@click.argument("directory", metavar="DIR|ADDRESS|FILE")
+@click.option(
+    "--every",
+    type=click.FloatRange(0.1, 3600),
+    default=2.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Draw it again.",
+)
+@asks_a_server
+def top(directory: str, every: float, access: Access) -> int:
+    """Watch a crawl: its status and its pages a second, drawn again every two seconds. Ctrl-C ends it.
+
+    If the output is not a terminal, it prints them once.
+    """
+    from outrider.crawl.questions.watching import watch
+
+    def look() -> tuple[int, list[str]]:
+        found, lines = _status(directory, access)
+        return found.get("answered", found["urls"]["done"]), lines
+
+    title = f"outrider top {directory}, every {every:g} s; Ctrl-C ends it"
+    with contextlib.suppress(KeyboardInterrupt):
+        watch(look, sys.stdout, seconds=time.monotonic, pause=lambda: time.sleep(every), title=title)
     return 0
 
 

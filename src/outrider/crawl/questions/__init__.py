@@ -21,4 +21,5 @@ A running crawl answers over `control.sock` or HTTP. If no process owns the dire
     skipped.py           why a crawl did not follow a link
     skipped_links.py     the list of all links that were not followed
     status.py            the status of a crawl
+    watching.py          a view of the status that is drawn again and again
 """
