@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from outrider import Frontier
+from outrider.cluster import kafka
 from outrider.cluster.description import (
     ClusterManifest,
     check_partitions,
@@ -565,3 +566,10 @@ def test_stores_together_lease_as_many_pages_as_the_limit_and_no_more():
             store.frontier.close()
         stores.close()
     assert answered == 25
+
+
+@pytest.mark.parametrize(
+    ("error", "words"), [(None, "no answer"), (TimeoutError(), "no answer"), (BufferError("queue full"), "queue full")]
+)
+def test_an_error_without_words_is_no_answer(error, words):
+    assert words == kafka._words(error)

@@ -505,8 +505,6 @@ class Membership:
 
 def _words(error: object) -> str:
     """Returns the words of an error of the library, or says that there was no answer."""
-    if error is None:
-        return "no answer"
     cause = error.args[0] if isinstance(error, Exception) and error.args else error
     text = getattr(cause, "str", None)
-    return str(text() if text is not None else cause or type(error).__name__)[:200]
+    return (str(text() if text is not None else cause or "") or "no answer")[:200]
