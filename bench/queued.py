@@ -4,7 +4,7 @@ of visits against those at the beginning.
     python -m bench queued [--urls N] [--memory SIZE]
 
 Each host gets one URL. Then the hosts get the others in sizes by Zipf's law with exponent 1. A cgroup confines the
-process to its memory and 300 MB. The clock is virtual.
+process to its memory and 600 MB. The clock is virtual.
 """
 
 from __future__ import annotations
@@ -32,8 +32,9 @@ from outrider.limits import MEMORY_BYTES
 
 URLS = 10_000_000
 HOSTS = 1_000_000
-PROCESS_BYTES = 300_000_000
-"""Memory of a confined process in addition to `memory_bytes`: Python, libraries, a call and the pages of files."""
+PROCESS_BYTES = 600_000_000
+"""Memory of a confined process in addition to `memory_bytes`: Python, libraries, a call, the pages of files, a million
+hosts with queued URLs, and the records of the ledger that arrive during a checkpoint."""
 DISK_BYTES_PER_URL = 300
 """Free space that is needed: a merge has old and new files at once."""
 SECONDS_MAX = 7_200.0

@@ -20,7 +20,6 @@ from outrider.crawl.setup.options import (
     from_file,
     resolved,
 )
-from outrider.engine.http_requests import lacks_scheme
 from outrider.errors import (
     ForeignStoreError,
     NamedPathError,
@@ -162,6 +161,8 @@ def no_crawl(path: str, found: DirectoryContent) -> NoCrawlError:
         return NoCrawlError(f"{path} belongs to the worker {worker.worker!r:.200}, and has no frontier; {told}")
     what = {DirectoryContent.PREPARED: f"contains {SETTINGS_FILE} and no {FRONTIER_NAME}"}.get(found, "is empty")
     if not os.path.lexists(path):
+        from outrider.engine.http_requests import lacks_scheme  # for this message alone
+
         if lacks_scheme(path):
             return NoCrawlError(f"{path} does not exist; write http://{path} if it is the address of a server")
         what = "does not exist"
