@@ -226,13 +226,13 @@ def _status(directory: str, access: Access) -> tuple[dict[str, Any], list[str]]:
     default=2.0,
     show_default=True,
     metavar="SECONDS",
-    help="Draw it again.",
+    help="The time between two pictures.",
 )
 @asks_a_server
 def top(directory: str, every: float, access: Access) -> int:
-    """Watch a crawl: its status and its pages a second, drawn again every two seconds. Ctrl-C ends it.
+    """Watch the status of a crawl, with its pages a second as bars.
 
-    If the output is not a terminal, it prints them once.
+    A terminal shows it until you press Ctrl-C. If the output is not a terminal, it is printed once.
     """
     from outrider.crawl.questions.watching import watch
 

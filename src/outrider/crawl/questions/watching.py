@@ -1,4 +1,4 @@
-"""A view of a crawl that is drawn again and again: its status, and the pages of the last moments as bars."""
+"""A view of a crawl that is drawn again and again: its status, and its pages a second as bars."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ def watch(
 ) -> None:
     """Draws the view until `pause` raises. A stream that is not a terminal gets it once.
 
-    seconds: a monotonic clock; pause: waits until the next time."""
+    look: asks the crawl; seconds: a monotonic clock; pause: waits until the view is drawn again; title: the first line.
+    """
     rates: deque[float] = deque(maxlen=MOMENTS)
     moves = drawable(stream)
     if moves:
