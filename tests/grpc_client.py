@@ -30,11 +30,13 @@ _RUN = time.time_ns()
 class Client:
     """The calls of the protocol, with dicts in place of messages."""
 
-    def __init__(self, address, *, token=None, ca=None, suffix=""):
+    def __init__(self, address, *, token=None, ca=None, suffix="", window_grows=True):
         """suffix: is put before `.test` in all texts that are sent, and removed from answers: hosts have one clock for
-        all crawls, so each test needs hosts of its own."""
+        all crawls, so each test needs hosts of its own. window_grows: whether the library receives more and more of
+        a stream ahead, if answers take long."""
         self.address, self.suffix = address, suffix
         options = [("grpc.max_receive_message_length", 64 << 20), ("grpc.max_send_message_length", 128 << 20)]
+        options.append(("grpc.http2.bdp_probe", int(window_grows)))
         if ca is None:
             self.channel = grpc.insecure_channel(address, options)
         else:
