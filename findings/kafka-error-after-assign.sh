@@ -32,7 +32,9 @@ for _ in range(10):
     consumer.assign([TopicPartition("topic", 0, 0), TopicPartition("topic", 1, 0)])
     answers(consumer, 20)  # the mock has made the topic
     consumer.assign([TopicPartition("topic", 0, 1_000), TopicPartition("topic", 1, 0)])
-    time.sleep(1)  # the broker answers that the offset is out of range
+    ends = time.monotonic() + 1
+    while time.monotonic() < ends:  # the broker answers that the offset is out of range
+        consumer.list_topics(timeout=5)
     consumer.assign([TopicPartition("topic", 1, 0)])
     assert [place.partition for place in consumer.assignment()] == [1]
     late = [one for one in answers(consumer, 20) if one.partition() == 0]

@@ -31,7 +31,7 @@ def java(tmp_path_factory):
 
 
 def answers(java, directory, name, *words):
-    """What a program says about a new server."""
+    """Runs a program with a new server, and returns the document that it prints."""
     with servers() as start:
         _, line = start(directory / "crawl", "--grpc", "127.0.0.1:0")
         assert "serving gRPC at" in line, line

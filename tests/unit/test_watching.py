@@ -31,12 +31,13 @@ def frames(monkeypatch):
     def drawn(looks, stream):
         times, left = iter(range(len(looks))), iter(looks)
 
-        def pause():
+        def sleep(seconds):
+            assert 1.0 == seconds
             if left.__length_hint__() == 0:
                 raise KeyboardInterrupt
 
         with pytest.raises(KeyboardInterrupt):
-            watch(lambda: next(left), stream, seconds=lambda: next(times), pause=pause, title="top")
+            watch(lambda: next(left), stream, title="top", every=1.0, clock=lambda: next(times), sleep=sleep)
         return stream.getvalue().split("\x1b[H")[1:]
 
     return drawn

@@ -9,7 +9,6 @@ import os
 import platform
 import signal
 import sys
-import time
 import traceback
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -242,7 +241,7 @@ def top(directory: str, every: float, access: Access) -> int:
 
     title = f"outrider top {directory}, every {every:g} s; Ctrl-C ends it"
     with contextlib.suppress(KeyboardInterrupt):
-        watch(look, sys.stdout, seconds=time.monotonic, pause=lambda: time.sleep(every), title=title)
+        watch(look, sys.stdout, title=title, every=every)
     return 0
 
 

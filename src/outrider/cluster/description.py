@@ -1,5 +1,5 @@
-"""What a cluster is: its file on each machine (TOML: name, kafka, objects, kafka_settings), and its manifest in object
-storage.
+"""The description of a cluster: its file on each machine (TOML: name, kafka, objects, kafka_settings), and its manifest
+in object storage.
 
 The manifest is written once, by `outrider cluster init`. It pins what all nodes must have alike: the number of
 partitions, the keys of fingerprints and slots, and the versions of spelling and rules.

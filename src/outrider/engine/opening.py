@@ -91,8 +91,8 @@ def open_log(
 
 
 def schedule_of(files: Files, store: bytes, checkpoint: Checkpoint | None) -> tuple[Checkpoint | None, str]:
-    """Returns the file of `kept_schedule` that was written with a checkpoint, None if there is no such file; and a
-    sentence about a damaged one, or ""."""
+    """Returns the file of `kept_schedule` for a checkpoint (None without one), and a sentence about a damaged file (""
+    for a whole one)."""
     if checkpoint is None:
         return None, ""
     try:

@@ -17,6 +17,7 @@ import math
 import os
 from collections import Counter
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -295,11 +296,11 @@ class Scheduler(BaseScheduler):  # type: ignore[misc]  # as above
 
     def open(self, spider: Any) -> Any:
         """Opens the store. Raises SettingsError, StoreInUseError, UnreachableError and the other errors of a store."""
-        try:
-            return self._open(spider)
-        except Exception:
-            keep_state(self.crawler)
-            raise
+        with ExitStack() as unless_opened:
+            unless_opened.callback(keep_state, self.crawler)
+            opened = self._open(spider)
+            unless_opened.pop_all()
+        return opened
 
     def _open(self, spider: Any) -> Any:
         check_version()

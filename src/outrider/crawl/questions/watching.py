@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final, TextIO
@@ -18,7 +19,7 @@ _PAGE_REST: Final = "\x1b[J"
 _CLEAR: Final = "\x1b[2J"
 
 Status = tuple[int, Sequence[str]]
-"""The number of pages so far, and lines for people."""
+"""The number of fetched pages, and the lines of the status."""
 
 
 def bars(rates: Sequence[float]) -> str:
@@ -31,13 +32,14 @@ def watch(
     look: Callable[[], Status],
     stream: TextIO,
     *,
-    seconds: Callable[[], float],
-    pause: Callable[[], None],
     title: str,
+    every: float,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], object] = time.sleep,
 ) -> None:
-    """Draws the view until `pause` raises. A stream that is not a terminal gets it once.
+    """Draws the view until `sleep` raises. A stream that is not a terminal gets it once.
 
-    look: asks the crawl; seconds: a monotonic clock; pause: waits until the view is drawn again; title: the first line.
+    look: asks the crawl; title: the first line; every: the seconds between two pictures; clock: monotonic seconds.
     """
     rates: deque[float] = deque(maxlen=MOMENTS)
     moves = drawable(stream)
@@ -46,7 +48,7 @@ def watch(
     before: tuple[float, int] | None = None
     while True:
         pages, lines = look()
-        now = seconds()
+        now = clock()
         if before is not None and now > before[0]:
             rates.append(max(0, pages - before[1]) / (now - before[0]))
         before = now, pages
@@ -58,4 +60,4 @@ def watch(
             return
         stream.write(_HOME + "".join(f"{safe(line)}{_LINE_REST}\n" for line in shown) + _PAGE_REST)
         stream.flush()
-        pause()
+        sleep(every)

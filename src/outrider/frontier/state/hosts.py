@@ -467,7 +467,7 @@ class Queues(Columns):
             self._count(np.unique(changed), _WITH_OPEN, step)
 
     def set_open(self, rows: Rows, counts: Column) -> None:
-        """Sets the numbers of open URLs of queues that have no open URLs yet."""
+        """Sets the numbers of open URLs of queues. All of them are 0 before."""
         self.open[rows] = counts
         self._count(rows[counts > 0], _WITH_OPEN, 1)
 

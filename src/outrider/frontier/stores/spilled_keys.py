@@ -54,7 +54,7 @@ class SpilledKeys:
         self._filtered = 0  # the number of frozen keys that the filter has
         self._filter = SeenFilter(len(keys), bytes_max)
         self._unremoved: list[KeyRun] = []
-        self._work: Generator[int, None, None] | None = None  # what is written or filled in; yields keys
+        self._work: Generator[int, None, None] | None = None  # writes a set or fills a part of the filter
         self._work_left = 0  # about how many keys it has not handled
         self._merging: Generator[int, None, None] | None = None  # a merge, which goes on without other work
         self._patience = 0  # the number of fresh keys from which on the disk is tried again
@@ -137,7 +137,7 @@ class SpilledKeys:
                     done = next(self._work, None)
                     if done is None:
                         self._work = None
-                        give_back()  # what a set or a part of the filter needed
+                        give_back()  # the memory of a set, or of a part of the filter
                         continue
                     self._work_left = max(self._work_left - done, 0)
                 else:
