@@ -6,6 +6,7 @@ import json
 import os
 import random
 
+import msgspec
 import pytest
 
 from model.world import World, outcome
@@ -385,6 +386,34 @@ def test_a_capacity_that_is_raised_while_a_train_is_under_way_breaks_no_rule():
     assert [("gap", 7)] == found(*asked[:-1], (7, 13, 15, 7), capacity=2)[-1:]
 
 
+@pytest.mark.parametrize("last", [(6, 9.5, 13, 7), (6, 8.25, 8.5, 7)])
+def test_the_last_page_of_a_train_may_begin_during_the_first_of_several_requests(last):
+    """Two pages of a train waited when the capacity was raised. The new lease began before they did."""
+    train = [(token, 2 * token, 2 * token + 1, 2 * token - 1 if token > 2 else 1, 1) for token in (2, 3, 4)]
+    last_of_train = (5, 10, 11, 9, 1)
+    in_order = sorted([last_of_train, last], key=lambda request: request[2])
+    asked = [ROBOTS, *train[:2], *sorted([train[2], *in_order], key=lambda request: request[2])]
+    assert ([], []) == (found(*asked), found(*asked, true_to_store=False))
+
+
+def test_a_third_request_is_found_although_a_later_lease_accepts_three():
+    """The later lease began after the breach."""
+    asked = [(2, 2, 8, 1, 1), (3, 3, 9, 1, 1), (4, 10, 11, 9)]
+    assert ("at once", 3) in found(ROBOTS, *asked)
+
+
+def test_a_lease_of_a_group_that_waited_may_begin_next_to_a_later_one():
+    """The group accepts two since the second lease, which began first."""
+    first, second = requests(("a.test", 2, 4), ("b.test", 1, 3))
+    first, second = (changed(line, seal=True, groups=group(wide)) for line, wide in ((first, 1), (second, 2)))
+    assert [] == judged([second, first])
+    early, late = requests(("a.test", 4, 5), ("b.test", 1, 3.9))
+    early, late = (changed(line, seal=True, groups=group(wide, gap=1.0)) for line, wide in ((early, 1), (late, 2)))
+    assert [] == judged([late, early])
+    narrow = [changed(line, seal=True, groups=group(wide)) for line, wide in ((first, 2), (second, 1))]
+    assert [("capacity", "a.test", 2)] == judged(reversed(narrow))
+
+
 def test_a_record_without_capacities_is_judged_as_before():
     """An older version wrote it, without capacities."""
     assert [("at once", 3)] == found(ROBOTS, (2, 2, 5, 1), (3, 4, 6, 1), capacity=1)
@@ -452,6 +481,51 @@ def test_every_record_of_a_frontier_with_simultaneous_requests_is_proved(seed):
         judge.take(number, line)
     judge.end(true_to_store=True)
     assert [] == proof.violations
+
+
+def test_every_record_of_trains_that_wait_while_the_capacity_changes_is_proved():
+    waited = 0
+    for seed in range(20):
+        lines, count = waiting_trains(random.Random(seed))
+        waited += count
+        assert [] == judged(lines), f"seed {seed}"
+    assert waited > 10
+
+
+def waiting_trains(chance) -> tuple[list[bytes], int]:
+    """A train begins some time after its lease, one page after another, and the capacity is changed meanwhile. Returns
+    lines, and how many pages of one request at a time began during other requests."""
+    world = World(delay=0.0, delay_factor=0.0)
+    world.discover(*[f"http://a.com/{number}" for number in range(400)])
+    first = world.one()
+    lines = [line_of(first, world.clock(), world.clock())]
+    world.report(outcome(first, seconds=0.0, status=200, ended_at=world.clock()))
+    trains: list[list[Lease]] = []
+    begun: dict[int, int] = {}  # the start of the open page of a train, by its token
+    waited = 0
+    for _ in range(600):
+        act = chance.random()
+        if act < 0.03:
+            world.frontier.set_limit(chance.randint(1, 4), "a.com")
+        elif act < 0.3:
+            world.clock.move(chance.choice([0.05, 0.5, 1.0]))
+        elif act < 0.5 or not trains:
+            world.clock.move(min(world.ready_in() or 0.0, 20.0))
+            if leases := list(world.lease(ttl_seconds=3_600, per_queue=16)):
+                trains += [[lease] for lease in leases] if leases[0].capacity > 1 else [leases]
+        else:
+            train = chance.choice(trains)
+            lease = train[0]
+            if lease.token not in begun:
+                waited += lease.capacity == 1 and len(begun) > 0
+                begun[lease.token] = world.clock()
+                continue
+            began, ended = begun.pop(lease.token), world.clock()
+            lines.append(line_of(lease, began, ended))
+            world.report(outcome(lease, seconds=(ended - began) / 1_000_000, status=200, ended_at=ended))
+            train[:2] = [msgspec.structs.replace(following, ended_before=ended) for following in train[1:2]]
+            trains = [one for one in trains if one]
+    return lines, waited
 
 
 def line_of(lease, began, ended) -> bytes:

@@ -46,6 +46,7 @@ _TOLERANCE = 2  # microseconds: the gap of a line is rounded to one
 _SECONDS_MAX = 1e12  # thirty thousand years: no record has longer gaps, and microseconds of it are whole numbers
 _SEAL_BYTES = len(b',"seal":"0123456789abcdef"}')
 _READ_BYTES = 1 << 20
+_NEVER = np.iinfo(np.int64).max
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -198,6 +199,39 @@ class _Shared:
         """Returns the requests by their starts."""
         cells = self.cells.tolist()
         return sorted(tuple(cells[at : at + 7]) for at in range(0, len(cells), 7))
+
+
+class _OpenRequests:
+    """The open requests of a host or of a group, while they are read in the order of their starts.
+
+    The newest lease among them says how many may be open: all others were open when it was made. An older lease may
+    have a smaller number, if it waited while the capacity was raised."""
+
+    def __init__(self) -> None:
+        self._open: list[tuple[Instant, int, int]] = []  # end, token, capacity: the first end is on top
+
+    def begin(self, started: Instant, ended: Instant, token: int, capacity: int) -> tuple[int, int]:
+        """A request begins. Returns how many are open with it, and how many may be."""
+        while self._open and self._open[0][0] <= started:
+            heapq.heappop(self._open)
+        heapq.heappush(self._open, (ended, token, capacity))
+        if len(self._open) > 1:
+            capacity = max(self._open, key=lambda request: request[1])[2]
+        return len(self._open), capacity
+
+
+def _widest(columns: list[npt.NDArray[np.int64]]) -> npt.NDArray[np.int64]:
+    """Returns the largest capacity that a host had before each request ended: that of its own lease, or of a later
+    lease whose request began by then. A train may wait while the capacity is raised."""
+    starts, ends, tokens, _, _, capacities = columns
+    by_token = np.argsort(tokens, kind="stable")
+    later = np.searchsorted(tokens, tokens, side="right", sorter=by_token)  # the place of the next lease, by token
+    widest = capacities.copy()
+    for capacity in np.unique(capacities)[1:].tolist():
+        begun = np.where(capacities >= capacity, starts, _NEVER)[by_token]
+        earliest = np.append(np.minimum.accumulate(begun[::-1])[::-1], _NEVER)
+        widest[earliest[later] < ends] = capacity
+    return np.maximum(widest, capacities)
 
 
 def prove(path: str) -> Proof:
@@ -397,7 +431,8 @@ class Judge:
         proof = self._proof
         self._judge_at_once(host, several)
         columns = several.columns()
-        starts, ends, tokens, lines, is_grouped, capacities = (column.tolist() for column in columns)
+        starts, ends, tokens, lines, is_grouped, at_lease = (column.tolist() for column in columns)
+        capacities = _widest(columns).tolist()
         in_order = np.sort(columns[2])
         leased_before = np.searchsorted(in_order, columns[2]).tolist()  # numbers of requests
         leased_until = np.searchsorted(in_order, columns[2], side="right").tolist()
@@ -425,8 +460,10 @@ class Judge:
                 text = f"since line {lines[last]}, {seconds(starts[place] - ends[last]):.6f} s passed"
                 proof.add("gap", host, line, f"it says {gap:.6f} s; {text}")
                 continue
-            found = bisect_left(latest, told - _TOLERANCE, 0, behind[place])
-            if found == behind[place] or latest[found] > told + _TOLERANCE:
+            # In a train the gap counts from the page before, even if the line of a later lease is in between.
+            first_lines = place if capacities[place] > at_lease[place] else behind[place]
+            found = bisect_left(latest, told - _TOLERANCE, 0, first_lines)
+            if found == first_lines or latest[found] > told + _TOLERANCE:
                 # An end before the kept lines of an earlier time is the end of a line: the requests after it may have
                 # been open, in a train. Any other end is that of a request whose answer was lost.
                 if told not in lost and not (several.judged and told < ends[0]):
@@ -437,17 +474,13 @@ class Judge:
             self._judge_room(host, line, gap, required, several.reasons.get(place))
 
     def _judge_at_once(self, host: str, several: _Several) -> None:
-        starts, ends, _, lines, _, capacities = several.columns()
-        open_until: list[Instant] = []
-        rows = zip(
-            starts.tolist(), capacities.tolist(), ends.tolist(), lines.tolist(), range(len(several)), strict=True
-        )
-        for started, capacity, ended, line, place in sorted(rows):
-            while open_until and open_until[0] <= started:
-                heapq.heappop(open_until)
-            heapq.heappush(open_until, ended)
-            if len(open_until) > capacity and place >= several.judged:
-                text = f"{len(open_until)} requests at once, but the host accepts {capacity}"
+        starts, ends, tokens, lines, _, capacities = (column.tolist() for column in several.columns())
+        open_requests = _OpenRequests()
+        rows = zip(starts, tokens, ends, capacities, lines, range(len(several)), strict=True)
+        for started, token, ended, capacity, line, place in sorted(rows):
+            count, accepted = open_requests.begin(started, ended, token, capacity)
+            if count > accepted and place >= several.judged:
+                text = f"{count} requests at once, but the host accepts {accepted}"
                 self._proof.add("at once", host, line, text)
 
     def end(self, *, true_to_store: bool) -> None:
@@ -466,17 +499,15 @@ class Judge:
 
     def _judge_group(self, name: str, clock: _Shared, names: list[str]) -> None:
         proof = self._proof
-        ends: list[int] = []
+        open_requests = _OpenRequests()
         before: tuple[int, ...] | None = None
         for row in clock.rows():
-            started, ended, _, line, host, capacity, gap = row
-            while ends and ends[0] <= started:
-                heapq.heappop(ends)
-            heapq.heappush(ends, ended)
-            if len(ends) > capacity:
-                proof.add(
-                    "capacity", names[host], line, f"{len(ends)} requests at once in {name}, which has {capacity}"
-                )
+            started, ended, token, line, host, capacity, gap = row
+            count, accepted = open_requests.begin(started, ended, token, capacity)
+            if count > accepted:
+                proof.add("capacity", names[host], line, f"{count} requests at once in {name}, which has {accepted}")
+            if before is not None and before[2] > token:
+                capacity = max(capacity, before[5])  # it was leased first, and the group accepts more since then
             # If several may be open, a turn began before the other request ended: no gap to that end is required.
             if capacity == 1 and before is not None and before[1] <= started:
                 required = gap / 1_000_000 if gap >= 0 else self._rests.get(before[2], 0.0)
