@@ -334,7 +334,8 @@ if __name__ == "__main__":
     scheduler.INTEGRATION_PATIENCE_SECONDS = settings.pop("patience", 60.0)
     SCRAPY.get(settings.pop("scrapy", ""), lambda: None)()
     settings |= OURS.get(settings.pop("ours", ""), {})
-    gc.freeze() if settings.pop("freeze", False) else None
+    if settings.pop("freeze", False):
+        gc.freeze()
     process = AsyncCrawlerProcess(settings)
     crawler = process.create_crawler(SPIDERS[name])
     process.crawl(crawler)

@@ -100,4 +100,4 @@ def test_a_token_is_read_from_its_file_or_the_environment(world, capsys, tmp_pat
 def test_an_unreachable_server_is_exit_code_8(capsys, monkeypatch):
     set_limits(monkeypatch, REMOTE_PATIENCE_ASKING_SECONDS=0.0)
     assert 8 == run(["status", "http://127.0.0.1:9"])
-    assert "nobody answers at http://127.0.0.1:9" in capsys.readouterr().err
+    assert "no answer from http://127.0.0.1:9" in capsys.readouterr().err

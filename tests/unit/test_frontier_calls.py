@@ -224,16 +224,37 @@ def test_a_call_is_repeated_until_the_server_is_back_and_has_its_effect_once():
 
 
 def test_other_servers_are_named_in_the_error():
-    with pytest.raises(UnreachableError, match=r"nobody answers at grpc://127\.0\.0\.1:1 "):
+    with pytest.raises(UnreachableError, match=r"no answer from grpc://127\.0\.0\.1:1 "):
         Frontier.connect("grpc://127.0.0.1:1", patience_seconds=0)
     with serving(frontier_calls=False) as address, pytest.raises(UnreachableError, match=r"no frontier of Outrider's"):
         Frontier.connect(f"grpc://{address}", patience_seconds=0)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         connection = GrpcConnection(f"grpc://127.0.0.1:{silent.getsockname()[1]}")
         remote = RepeatedRequests("grpc://x", connection, patience_seconds=0)
-        with pytest.raises(UnreachableError, match="nobody answers"):
+        with pytest.raises(UnreachableError, match="no answer from"):
             remote.made(SentRequest("GET", "/api/v1/frontier/ready", seconds_max=0.2))
         connection.close()
+
+
+def test_an_address_for_grpc_is_named_if_it_is_written_as_one_for_rest():
+    with serving() as address, pytest.raises(UnreachableError, match=f"write grpc://{address}, or give its address"):
+        Frontier.connect(f"http://{address}", patience_seconds=0)
+
+
+def test_another_server_of_grpc_is_named_too():
+    """The first bytes of its answer are a frame of HTTP/2 (RFC 9113 section 3.4)."""
+    settings = bytes.fromhex("000000040000000000")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer() -> None:
+            with server.accept()[0] as client:
+                client.sendall(settings + b"\r\n")
+
+        answering = threading.Thread(target=answer)
+        answering.start()
+        with pytest.raises(UnreachableError, match=r"is not HTTP/1\.1; an address for gRPC begins with grpc://"):
+            Frontier.connect(f"http://127.0.0.1:{server.getsockname()[1]}", patience_seconds=0)
+        answering.join()
 
 
 @contextmanager

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use h2::server::{Builder, Connection};
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
@@ -14,13 +14,16 @@ use crate::server::Shared;
 use crate::stream;
 
 const HANDSHAKE: Duration = Duration::from_secs(10);
+/// Most bytes that are read of a request of HTTP/1.
+const REFUSED_BYTES: u64 = 1 << 20;
 const PING_EVERY: Duration = Duration::from_secs(30);
 const PONG_WITHIN: Duration = Duration::from_secs(20);
 const CONNECTION_WINDOW: u32 = 16 << 20;
 const HEAD_BYTES_MAX: u32 = 32 << 10;
 
 /// The answer to a request in HTTP/1.
-const NOT_GRPC: &[u8] = b"HTTP/1.1 426 Upgrade Required\r\nconnection: close\r\ncontent-type: text/plain\r\n\r\n\
+const NOT_GRPC: &[u8] = b"HTTP/1.1 426 Upgrade Required\r\nconnection: close\r\ncontent-type: text/plain\r\n\
+content-length: 98\r\n\r\n\
 This port serves gRPC over HTTP/2. REST has an address of its own: outrider serve DIR --http ADDR\n";
 
 /// Serves a connection to its end.
@@ -36,7 +39,6 @@ pub(crate) async fn run(shared: Arc<Shared>, socket: TcpStream, tls: Option<TlsA
         }
         None => {
             let mut first = [0; 4];
-            let mut socket = socket;
             let looked = timeout(HANDSHAKE, async {
                 loop {
                     match socket.peek(&mut first).await {
@@ -54,11 +56,19 @@ pub(crate) async fn run(shared: Arc<Shared>, socket: TcpStream, tls: Option<TlsA
             if &first == b"PRI " {
                 calls(shared, socket, peer).await;
             } else {
-                let _ = timeout(HANDSHAKE, socket.write_all(NOT_GRPC)).await;
-                let _ = socket.shutdown().await;
+                let _ = timeout(HANDSHAKE, refuse(socket)).await;
             }
         }
     }
+}
+
+/// Answers a client of HTTP/1. It reads what the client still sends: a close with unread bytes is a reset, and a reset
+/// may overtake the answer.
+async fn refuse(mut socket: TcpStream) -> std::io::Result<()> {
+    socket.write_all(NOT_GRPC).await?;
+    socket.shutdown().await?;
+    tokio::io::copy(&mut socket.take(REFUSED_BYTES), &mut tokio::io::sink()).await?;
+    Ok(())
 }
 
 async fn calls<Socket>(shared: Arc<Shared>, socket: Socket, peer: Arc<str>)

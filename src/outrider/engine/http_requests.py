@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import http
 import http.client
 import ipaddress
 import os
@@ -358,7 +359,7 @@ class RepeatedRequests:
                     f"{self.address}: its certificate is not trusted ({error.verify_message}); `--ca FILE` names more"
                 ) from None
             except _SILENCE as error:
-                refusal: Exception = UnreachableError(f"nobody answers at {self.address} ({_words(error)})")
+                refusal: Exception = UnreachableError(f"no answer from {self.address} ({_words(error)})")
                 asked = None
             else:
                 if answered.status < 300:
@@ -395,10 +396,15 @@ class RepeatedRequests:
             return SettingsError(f"{self.address}: {detail}")
         if name:
             return UnreachableError(f"{self.address}: {detail}")
+        if answered.status == http.HTTPStatus.UPGRADE_REQUIRED:
+            grpc = self.address.replace("http", "grpc", 1)
+            return UnreachableError(f"{self.address} serves gRPC; write {grpc}, or give its address for REST")
         return UnreachableError(f"{self.address} answered {answered.status}, and is no frontier of Outrider's")
 
 
-def _words(error: BaseException) -> str:
+def _words(error: Exception) -> str:
+    if isinstance(error, http.client.BadStatusLine) and not isinstance(error, http.client.RemoteDisconnected):
+        return "its answer is not HTTP/1.1; an address for gRPC begins with grpc://"
     return str(getattr(error, "strerror", None) or str(error) or type(error).__name__)[:200]
 
 
