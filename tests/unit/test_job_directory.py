@@ -255,6 +255,19 @@ def test_an_import_adds_requests_and_lists_what_it_cannot_use(tmp_path):
     assert ({"known": 2}, 0) == (dict(again.codes), again.seen)
 
 
+@pytest.mark.parametrize("damaged", [b"", b"{", b"[]", b'{"spider": 1}', b"\xff", b"[" * 100_000])
+def test_a_damaged_note_of_a_store_is_named_with_the_way_out(tmp_path, damaged):
+    note = tmp_path / "scrapy.json"
+    note.write_bytes(damaged)
+    with pytest.raises(SettingsError, match=r"scrapy\.json is damaged .* is that of 'news', delete this file"):
+        check_identity(tmp_path, "news", "a.Fingerprinter")
+    note.unlink()
+    check_identity(tmp_path, "news", "a.Fingerprinter")
+    assert {"spider": "news", "fingerprinter": "a.Fingerprinter"} == json.loads(note.read_bytes())
+    with pytest.raises(SettingsError, match=r"was made with fingerprinter 'a\.Fingerprinter', and REQUEST_FINGER"):
+        check_identity(tmp_path, "news", "b.Fingerprinter")
+
+
 def test_an_import_into_the_store_of_another_spider_is_refused(tmp_path):
     job, store = tmp_path / "job", tmp_path / "store"
     stack(job / "requests.queue" / "0", [dumped(request(1))])

@@ -7,7 +7,6 @@ while it is read. Tuples and sets are extension types.
 from __future__ import annotations
 
 import base64
-import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -149,28 +148,37 @@ def _extended(code: int, content: memoryview) -> Any:
     return made(msgspec.msgpack.decode(content, ext_hook=_extended))
 
 
+class _Identity(msgspec.Struct):
+    """Whose store it is: the name of a spider, and the class that computes its fingerprints."""
+
+    spider: str
+    fingerprinter: str
+
+
 def check_identity(directory: Path, spider: str, fingerprinter: str | None = None) -> None:
     """Notes whose store this is, or compares. Without a fingerprinter, nothing is noted. Raises SettingsError for the
-    store of another spider, or fingerprints."""
-    file, mine = directory / _IDENTITY_NAME, {"spider": spider, "fingerprinter": fingerprinter}
+    store of another spider or with other fingerprints, and for a damaged note."""
+    file = directory / _IDENTITY_NAME
     try:
-        theirs = json.loads(file.read_bytes())
+        noted = msgspec.json.decode(file.read_bytes(), type=_Identity)
     except FileNotFoundError:
-        if fingerprinter is None:
-            return
-        part = file.with_suffix(".part")
-        part.write_text(json.dumps(mine) + "\n", "utf-8")
-        part.replace(file)
+        if fingerprinter is not None:
+            part = file.with_suffix(".part")
+            part.write_bytes(msgspec.json.encode(_Identity(spider, fingerprinter)) + b"\n")
+            part.replace(file)
         return
-    except ValueError as error:
-        raise SettingsError(f"{file} cannot be read ({error}); use another JOBDIR or OUTRIDER_FRONTIER") from error
-    for what, setting in (("spider", "JOBDIR or OUTRIDER_FRONTIER"), ("fingerprinter", "REQUEST_FINGERPRINTER_CLASS")):
-        if mine[what] is not None and (not isinstance(theirs, dict) or theirs.get(what) != mine[what]):
-            old = theirs.get(what) if isinstance(theirs, dict) else theirs
-            raise SettingsError(
-                f"{directory} is the store of {what} {old!r:.200}, not of {mine[what]!r}; use another "
-                f"{setting} for this spider"
-                if what == "spider"
-                else f"{directory} was made with {what} {old!r:.200}, and {setting} is {mine[what]!r}: requests would "
-                "not be recognized; use the old one, or another JOBDIR"
-            )
+    except (ValueError, RecursionError) as error:
+        raise SettingsError(
+            f"{file} is damaged ({str(error)[:200]}); if the store is that of {spider!r}, delete this file, and it is "
+            "written again; otherwise use another JOBDIR or OUTRIDER_FRONTIER"
+        ) from None
+    if noted.spider != spider:
+        raise SettingsError(
+            f"{directory} is the store of spider {noted.spider!r:.200}, not of {spider!r}; use another JOBDIR or "
+            "OUTRIDER_FRONTIER for this spider"
+        )
+    if fingerprinter not in (None, noted.fingerprinter):
+        raise SettingsError(
+            f"{directory} was made with fingerprinter {noted.fingerprinter!r:.200}, and REQUEST_FINGERPRINTER_CLASS is "
+            f"{fingerprinter!r}: requests would not be recognized; use the old one, or another JOBDIR"
+        )
