@@ -18,6 +18,8 @@ import time
 from collections.abc import Generator
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pytest
 
 from model.world import keys_go_to_disk
@@ -34,6 +36,8 @@ LONG_SECONDS, SHORT_SECONDS = 60.0, 0.3
 SAFE_SECONDS = 20.0
 WORK = {"a spill": "_write", "a merge": "_merge", "a larger filter": "_roll_over"}
 """The methods in which seen keys on disk do their work, step by step."""
+MERGES = 3
+"""The numbers that `note_merges` keeps."""
 
 
 def ticks() -> int:
@@ -62,6 +66,25 @@ def die_within(work: str, steps: int) -> None:
     setattr(SpilledKeys, WORK[work], cut)
 
 
+def note_merges(path: str) -> None:
+    """From now on a file of `MERGES` numbers says how many merges of seen keys began, how many ended, and how many keys
+    the newest has merged. Another process may read it at any time, also after the end of this one."""
+    counts: npt.NDArray[np.uint64] = np.memmap(path, np.uint64, "r+", shape=MERGES)
+    whole = SpilledKeys._merge
+
+    def noted(self: SpilledKeys, *of: Any) -> Generator[int, None, None]:
+        counts[2] = 0
+        counts[0] += 1
+        try:
+            for done in whole(self, *of):
+                counts[2] += done
+                yield done
+        finally:
+            counts[1] += 1
+
+    setattr(SpilledKeys, WORK["a merge"], noted)
+
+
 class Life:
     """One process: its frontier, its journal, and the calls that it has to repeat or take over."""
 
@@ -74,6 +97,8 @@ class Life:
             keys_go_to_disk(pytest.MonkeyPatch())
         if order["dies_within"]:
             die_within(*order["dies_within"])
+        if order["spills"]:
+            note_merges(order["merges"])
         self.frontier = Frontier.open(order["path"], settings=SETTINGS, seed=int(order["seed"]), robots="caller")
         self.note({"opened": self.frontier.opening.number, "fresh": self.frontier.opening.fresh})
 
@@ -100,7 +125,9 @@ class Worker:
         self.number = number
         self.rng = random.Random(f"{life.order['seed']} {number}")
         self.calls = 0
-        self.rests = int(life.order["rests"])
+        self.rests, self.hosts, self.pages, self.links = (
+            int(life.order[name]) for name in ("rests", "hosts", "pages", "links")
+        )
         self.held: list[dict[str, Any]] = list(life.order["inherited"]) if number == 0 else []
         self.repeats: list[dict[str, Any]] = list(life.order["repeats"]) if number == 0 else []
         self.kinds = [
@@ -182,10 +209,11 @@ class Worker:
     def url(self) -> str:
         """A page of this life, or of one before."""
         life = self.life.round if self.rng.random() < 0.7 else self.rng.randrange(self.life.round + 1)
-        return f"http://h{self.rng.randrange(int(self.life.order['hosts']))}.com/{life}.{self.rng.randrange(60)}"
+        return f"http://h{self.rng.randrange(self.hosts)}.com/{life}.{self.rng.randrange(self.pages)}"
 
     def discover(self) -> None:
-        links = [[self.url(), self.rng.choice([None, 0.1, 0.9])] for _ in range(self.rng.randrange(1, 7))]
+        count = self.rng.randint(1, self.links)
+        links = [[self.url(), self.rng.choice([None, 0.1, 0.9])] for _ in range(count)]
         self.call("discover", {"links": links}, lambda r: self.do_discover({"links": links}, r), request=self.chance(3))
 
     def lease(self) -> None:

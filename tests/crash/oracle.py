@@ -315,17 +315,17 @@ class Oracle:
 
     # -- the store itself
 
-    def look(self, path: Path, rng: random.Random, *, every: bool = False) -> None:
+    def look(self, path: Path, rng: random.Random) -> None:
         """Looks at the store of a dead process: all is there, the counters sum, and it verifies."""
         frontier = Frontier.look(path)
         try:
-            self.holds(frontier, rng, every=every)
+            self.holds(frontier, rng)
         finally:
             frontier.close()
 
-    def holds(self, frontier: Frontier, rng: random.Random, *, every: bool = False) -> None:
+    def holds(self, frontier: Frontier, rng: random.Random) -> None:
         urls = sorted(self.accepted)
-        for url in urls if every else rng.sample(urls, min(300, len(urls))):
+        for url in rng.sample(urls, min(300, len(urls))):
             state = str(frontier.status(url).state)
             if state == "unknown":
                 self.problems.append(f"{url} was accepted and is lost")
@@ -341,7 +341,7 @@ class Oracle:
         self.problems += frontier.verify().problems
 
     def drain(self, path: Path, rng: random.Random) -> None:
-        """Runs the store to its end, a day later: every accepted URL ends."""
+        """Runs the store to its end, a day later: every accepted URL ends, once, and it alone is known."""
         start, now = 0, 0
 
         def clock() -> int:
@@ -362,9 +362,25 @@ class Oracle:
                 wait = frontier.next_ready_seconds()
                 if wait is None:
                     break
-                now += max(1_000, int(wait * 1e6) + 1)
+                # A whole gap at least: then each host is ready for its next lease.
+                now += max(int(GAP_SECONDS * 1e6), int(wait * 1e6) + 1)
             if not frontier.finished():
                 self.problems.append(f"it does not come to an end: {frontier.statistics()['urls']}")
-            self.holds(frontier, rng, every=True)
-            left = [url for url in self.accepted if str(frontier.status(url).state) not in ("done", "gone")]
-            self.problems += [f"{url} never came to an end" for url in left]
+            self.holds(frontier, rng)
+            records = list(frontier.records())
+            states = {str(record["url"]): str(record["state"]) for record in records}
+            if not len(states) == len(records) == frontier.statistics()["accepted"]:
+                self.problems.append(f"{len(records)} records of {len(states)} URLs; {frontier.statistics()}")
+            for url in sorted(self.accepted):
+                state = states.get(url, "unknown")
+                if state not in ("done", "gone") or (url in self.done and state != "done"):
+                    self.problems.append(f"{url} was accepted and is {state} at the end")
+            self.recognised(frontier)
+
+    def recognised(self, frontier: Frontier) -> None:
+        """Discovers each accepted URL again, and as many of which no call spoke, which the frontier then has too."""
+        urls = sorted(self.accepted)
+        for suffix, expected in (("", "known"), ("?other", "new")):
+            some = [url + suffix for url in urls]
+            codes = [str(code) for code in frontier.discover(some)]
+            self.problems += [f"{u} is {c} at the end" for u, c in zip(some, codes, strict=True) if c != expected]

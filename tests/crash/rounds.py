@@ -13,11 +13,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from crash.life import HOSTS
+import numpy as np
+
+from crash.life import HOSTS, MERGES
 from crash.oracle import Oracle, Site
 
 TESTS = Path(__file__).resolve().parents[1]
 SOURCES = TESTS.parent / "src"
+MERGING: dict[str, int] = {"spills": True, "hosts": 400, "links": 150, "pages": 500}
+"""Keywords of `Rounds` for lives that merge runs of seen keys nearly all the time."""
+MERGES_WAITED_FOR = 12
+"""A life ends in one of this number of its first merges."""
 
 
 class Rounds:
@@ -25,13 +31,15 @@ class Rounds:
 
     def __init__(
         self, store: Path, journals: Path, seed: int, *, threads: int = 3, rests: int = 3, hosts: int = HOSTS,
-        spills: bool = False,
+        spills: bool = False, links: int = 6, pages: int = 60,
     ) -> None:  # fmt: skip
         """rests: in how many of ten visits the frontier learns of their end before their outcome. hosts: how many its
-        URLs have. spills: seen keys go to disk, a few at a time."""
-        self.rests, self.hosts, self.spills = rests, hosts, spills
+        URLs have. spills: seen keys go to disk, a few at a time. links: the most that one call discovers. pages: how
+        many each host has in one life."""
+        self.rests, self.hosts, self.spills, self.links, self.pages = rests, hosts, spills, links, pages
         self.store = store
         self.journals = journals
+        self._merges = journals / "merges"
         self.rng = random.Random(seed)
         self.threads = threads
         self.oracle = Oracle()
@@ -65,11 +73,13 @@ class Rounds:
         """One life: `end` gets its process id, and returns when it is dead or about to be. Its exit code. dies_within:
         as `life.die_within` takes it."""
         number, self.rounds = self.rounds, self.rounds + 1
+        np.zeros(MERGES, np.uint64).tofile(self._merges)
         journal = self.journals / f"{number}.jsonl"
         order = {
             "path": str(self.store), "journal": str(journal), "port": self.site.port, "round": number,
             "seed": self.rng.randrange(1 << 30), "threads": self.threads, "calls": calls, "rests": self.rests,
-            "hosts": self.hosts, "spills": self.spills, "dies_within": dies_within,
+            "hosts": self.hosts, "links": self.links, "pages": self.pages, "spills": self.spills,
+            "merges": str(self._merges), "dies_within": dies_within,
             "inherited": self.oracle.inherited(number), "repeats": self.oracle.repeats(self.rng),
         }  # fmt: skip
         print(json.dumps(order), file=self._order, flush=True)
@@ -100,6 +110,19 @@ class Rounds:
         end, until = time.monotonic() + 20, len(self.site.visits) + count
         while time.monotonic() < end and len(self.site.visits) < until:
             time.sleep(0.002)
+
+    def merging(self) -> tuple[int, int]:
+        """Returns the number of the merge of seen keys that is under way in the newest life, or was when it died, and
+        how many keys it has merged. The number is 0 if no merge is under way."""
+        begun, ended, keys = np.fromfile(self._merges, np.uint64).tolist()
+        return (begun, keys) if begun > ended else (0, 0)
+
+    def wait_for_merge(self) -> None:
+        """Waits until a random moment of a merge of seen keys, one of the first of the current life."""
+        end, first = time.monotonic() + 20, self.rng.randint(1, MERGES_WAITED_FOR)
+        while time.monotonic() < end and self.merging()[0] < first:
+            time.sleep(0.0002)
+        time.sleep(self.rng.uniform(0, 0.004))
 
     def kill(self, process: int) -> None:
         os.kill(process, signal.SIGKILL)  # not gathered yet, so the number is still its own

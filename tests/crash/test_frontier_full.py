@@ -80,6 +80,37 @@ def test_on_a_full_disk_seen_keys_wait_in_memory_while_leases_and_reports_contin
     assert [] == recount(world.frontier)
 
 
+def test_on_a_full_disk_merges_of_seen_keys_wait_while_leases_and_reports_continue(monkeypatch):
+    """A merge that is under way is given up. With room it begins again and ends, and each URL is known meanwhile."""
+    keys_go_to_disk(monkeypatch)
+    world = World(disk=CrashDisk(capacity_bytes=CAPACITY), delay=0, delay_factor=0)
+    urls = [[f"http://h{n}.com/{turn}" for n in range(count)] for turn, count in enumerate((1_000, 1_000, 1_000, 2))]
+    for some in urls:
+        assert {"new"} == set(world.discover(*some))
+    (keys,) = world.inspect().tables.urls.seen.of_crawls.values()
+    assert isinstance(keys, SpilledKeys)
+    assert (4, True) == (len(keys.runs), keys._merging is not None)
+    before = list(keys.runs)
+
+    full(world)
+    for turn in range(10):
+        leases = world.lease(50)
+        links = [f"{lease.url}/{turn}" for lease in leases]
+        done = [lease.done(seconds=0, links=[link, *urls[0][:20]]) for lease, link in zip(leases, links, strict=True)]
+        assert ["ok"] * 50 == world.report(*done)
+        urls.append(links)
+        assert before == list(keys.runs)[: len(before)], "a small run may fit, a merge does not"
+        assert {"known"} == {code for some in urls for code in world.discover(*some)}
+    assert [] == recount(world.frontier)
+
+    world.disk.fill(0)
+    for turn in range(20):
+        assert {"new"} == set(world.discover(*[f"http://h{n}.com/new{turn}" for n in range(2)]))
+    assert not set(before) & set(keys.runs), "they are merged"
+    assert {"known"} == {code for some in urls for code in world.discover(*some)}
+    assert (sum(map(len, urls)) + 40, []) == (world.frontier.statistics()["accepted"], recount(world.frontier))
+
+
 def test_orders_of_operators_are_accepted_on_a_full_disk():
     world = World(disk=CrashDisk(capacity_bytes=CAPACITY), delay=0, delay_factor=0)
     world.discover("http://a.com/", "http://b.com/", "http://c.com/", "http://d.com/")

@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 
 from crash.life import WORK
-from crash.rounds import Rounds
+from crash.rounds import MERGING, Rounds
+from model.world import keys_go_to_disk
+
+KILLS_PER_STORE = 10
 
 
 def killed(directory: Path, seed: int, rounds: int, *, visits: int = 0, **how: int) -> Rounds:
@@ -83,3 +86,38 @@ def test_killed_within_work_on_seen_keys_it_knows_each_url(tmp_path):
 @pytest.mark.timeout(1_200)
 def test_killed_a_hundred_times_within_work_on_seen_keys_it_knows_each_url(tmp_path):
     killed_within(tmp_path, seed=103, deaths=34)
+
+
+def killed_in_merges(directory: Path, seed: int, deaths: int) -> list[int]:
+    """Lives with thousands of URLs are killed from outside, until this number died in a merge of seen keys; small
+    stores follow each other. Returns how many keys each of these merges had merged."""
+    merged: list[int] = []
+    for number in range(deaths):
+        folder = directory / str(number)
+        lives = Rounds(folder / "store", folder / "journals", seed + number, **MERGING)
+        with lives.begun():
+            for _ in range(min(KILLS_PER_STORE, deaths - len(merged))):
+                code = lives.live(lambda process, lives=lives: (lives.wait_for_merge(), lives.kill(process)))
+                assert -9 == code, f"seed {seed}: {lives.problems()}"
+                merge, keys = lives.merging()
+                merged += [keys] if merge else []
+                lives.oracle.look(lives.store, lives.rng)
+                assert [] == lives.problems(), f"seed {seed}, store {number}, round {lives.rounds}"
+        lives.oracle.drain(lives.store, lives.rng)
+        assert [] == lives.problems(), f"seed {seed}, store {number}"
+        if len(merged) == deaths:
+            return merged
+    raise AssertionError(f"only {len(merged)} died in a merge")
+
+
+def test_killed_inside_merges_of_seen_keys_it_loses_no_url_and_accepts_none_twice(tmp_path, monkeypatch):
+    keys_go_to_disk(monkeypatch)  # also where the judge opens a store
+    killed_in_merges(tmp_path, seed=7, deaths=4)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1_800)
+def test_killed_inside_a_hundred_merges_of_seen_keys_it_loses_no_url_and_accepts_none_twice(tmp_path, monkeypatch):
+    keys_go_to_disk(monkeypatch)
+    merged = killed_in_merges(tmp_path, seed=104, deaths=100)
+    assert len(set(merged)) > 30, "at different places"

@@ -14,23 +14,30 @@ from pathlib import Path
 import pytest
 
 from crash.mounting import ext4, why_not
-from crash.rounds import Rounds
+from crash.rounds import MERGING, Rounds
+from model.world import keys_go_to_disk
 
 HOW = {"all is written first": 0, "the journal is written first": 1, "nothing is written first": 2}
 """Flags of FS_IOC_SHUTDOWN."""
 
 
-def cut_again_and_again(directory: Path, seed: int, how: int, rounds: int, *, spills: bool = False) -> None:
+def cut_again_and_again(directory: Path, seed: int, how: int, rounds: int, *, merging: bool = False) -> None:
+    """merging: counts only cuts in a merge of seen keys, which was under way before the cut and after it."""
+    cuts = 0
     with ext4(directory) as disk:
         store = disk.place / "store"
-        lives = Rounds(store, directory / "journals", seed, spills=spills)
+        lives = Rounds(store, directory / "journals", seed, **(MERGING if merging else {}))
         with lives.begun():
-            for _ in range(rounds):
+            while cuts < rounds:
+                assert lives.rounds < 5 * rounds, "few cuts are in a merge"
                 disk.mount()
 
                 def end(process: int) -> None:
-                    lives.wait()
+                    nonlocal cuts
+                    (lives.wait_for_merge if merging else lives.wait)()
+                    merge, _ = lives.merging()
                     disk.cut(how)
+                    cuts += not merging or lives.merging()[0] == merge > 0
                     time.sleep(lives.rng.choice([0, 0.01]))  # now and then it hears of it
                     lives.kill(process)
 
@@ -62,11 +69,18 @@ def test_answered_calls_survive_forty_power_cuts_of_a_real_file_system(tmp_path,
     cut_again_and_again(tmp_path, seed=10 + HOW[how], how=HOW[how], rounds=40)
 
 
+def test_answered_calls_survive_a_power_cut_inside_a_merge_of_seen_keys(tmp_path, monkeypatch):
+    keys_go_to_disk(monkeypatch)  # also where the judge opens a store
+    cut_again_and_again(tmp_path, seed=30, how=HOW["nothing is written first"], rounds=2, merging=True)
+
+
 @pytest.mark.long
 @pytest.mark.timeout(1_200)
 @pytest.mark.parametrize("how", list(HOW))
-def test_answered_calls_survive_power_cuts_while_seen_keys_are_on_disk(tmp_path, how):
-    cut_again_and_again(tmp_path, seed=20 + HOW[how], how=HOW[how], rounds=12, spills=True)
+def test_answered_calls_survive_thirty_power_cuts_inside_merges_of_seen_keys(tmp_path, monkeypatch, how):
+    """Ten for each kind of power cut."""
+    keys_go_to_disk(monkeypatch)
+    cut_again_and_again(tmp_path, seed=20 + HOW[how], how=HOW[how], rounds=10, merging=True)
 
 
 def test_a_file_that_was_not_synced_does_not_survive_such_a_power_cut(tmp_path):

@@ -218,15 +218,16 @@ def hosts_go_cold(monkeypatch: Any) -> None:
 
 
 def keys_go_to_disk(monkeypatch: Any) -> None:
-    """Moves seen keys to disk two at a time, a few at a step. The filter for four keys becomes larger, as far as two
-    kilobytes allow; with little memory it stays. The table of recent URLs, which would answer for most of them, has
-    none."""
+    """Moves seen keys to disk two at a time, a few at a step; a merge reads page by page. The filter for four keys
+    becomes larger, as far as two kilobytes allow; with little memory it stays. The table of recent URLs, which would
+    answer for most of them, has none."""
     set_limits(
         monkeypatch,
         SEEN_MEMORY_SHARE=1 << 20,
         SEEN_FRESH_SHARE=1 << 40,
         SEEN_FRESH_KEYS_MIN=2,
         SEEN_STEP_KEYS=2,
+        SEEN_READ_PAGES=1,
         SEEN_FILTER_BITS=128,
     )
     monkeypatch.setattr(Recent, "note", lambda self, marks: None)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 import numpy as np
 import pytest
 
@@ -178,6 +180,25 @@ def test_writes_and_merges_that_find_no_room_are_made_later(small):
     assert len(keys.runs) < 8
     assert found(keys, drawn(3_000, seed=0)).all()
     assert all(found(keys, drawn(400, seed=step)).all() for step in range(1, 100))
+    keys.close()
+    assert [] == files.names()
+
+
+@pytest.mark.parametrize("nth", range(1, 30, 4))
+def test_a_write_or_merge_that_fails_is_made_again_and_loses_no_key(small, nth):
+    files = FaultyFiles()
+    keys = spilled(files, keys=drawn(3_000, seed=0))
+    files.fail(nth, errno.EIO, forever=True, verb="write")
+    for step in range(1, 60):
+        keys.add(*drawn(400, seed=step))
+    written = sum(map(len, keys.runs))
+    assert all(found(keys, drawn(400, seed=step)).all() for step in range(1, 60))
+    files.mend()
+    for step in range(60, 100):
+        keys.add(*drawn(400, seed=step))
+    assert (True, True) == (written < 20_000, sum(map(len, keys.runs)) > 40_000)
+    assert all(found(keys, drawn(400, seed=step)).all() for step in range(1, 100))
+    assert not found(keys, drawn(10_000, seed=999)).any()
     keys.close()
     assert [] == files.names()
 
