@@ -9,10 +9,13 @@ from pathlib import Path
 import pytest
 
 from crash.life import WORK
+from crash.mounting import fill, tmpfs
 from crash.rounds import MERGING, Rounds
 from model.world import keys_go_to_disk
 
 KILLS_PER_STORE = 10
+REFUSED = 3
+"""The exit code of a life that was refused."""
 
 
 def killed(directory: Path, seed: int, rounds: int, *, visits: int = 0, **how: int) -> Rounds:
@@ -121,3 +124,32 @@ def test_killed_inside_a_hundred_merges_of_seen_keys_it_loses_no_url_and_accepts
     keys_go_to_disk(monkeypatch)
     merged = killed_in_merges(tmp_path, seed=104, deaths=100)
     assert len(set(merged)) > 30, "at different places"
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1_200)
+def test_a_disk_that_becomes_full_inside_merges_of_seen_keys_loses_no_url(tmp_path, monkeypatch):
+    """Each life works on until a call is refused. There is space again for the next one."""
+    keys_go_to_disk(monkeypatch)
+    with tmpfs(tmp_path, 48) as place:
+        lives = Rounds(place / "store", tmp_path / "journals", seed=1, **MERGING)
+        full_within = 0
+        with lives.begun():
+            for _ in range(8):
+
+                def end(_: int) -> None:
+                    nonlocal full_within
+                    lives.wait_for_merge()
+                    merge, _keys = lives.merging()
+                    fill(place)
+                    full_within += merge > 0
+
+                assert REFUSED == lives.live(end), lives.problems()
+                assert "StoreFullError: The disk is full" in lives.oracle.refused[-1]
+                assert "seen-" not in lives.oracle.refused[-1], "a merge that finds no room refuses no call"
+                lives.oracle.look(lives.store, lives.rng)
+                assert [] == lives.problems(), f"round {lives.rounds}"
+                (place / "filler").unlink()
+        assert full_within > 4
+        lives.oracle.drain(lives.store, lives.rng)
+        assert [] == lives.problems()
