@@ -285,6 +285,7 @@ def lookups(frontier: Frontier, queues: int, each: int) -> dict[str, Any]:
 def begin_checkpoint(frontier: Frontier) -> None:
     """Starts a round now, as a long log does by itself. The calls that follow do a part of its work."""
     if frontier._rounds.under_way is None:
+        frontier._rounds.join()  # a merge may be under way, and no round begins during one
         frontier._rounds.begin(frontier.now())
 
 

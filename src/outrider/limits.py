@@ -493,10 +493,8 @@ MERGE_ROWS = 16_384  # rows in memory that are merged at once: some 4 MB, and as
 MERGE_READ_BYTES = 64 << 10  # read at once of each run that is merged: a third of a megabyte unpacked
 AHEAD_ITEMS = 3  # pieces of a scan, or windows of the log, that a thread beside makes ready: some megabytes each
 SCAN_ROWS = 8_192  # rows that a scan gives at once: some two milliseconds of work
-MEMTABLE_SHARE = 8  # so large a part of memory_bytes may the ledger take between checkpoints, an eighth
-MEMTABLE_BYTES_MAX_LEAST = (
-    16 << 20
-)  # and at least so much: runs of less than 100,000 records would be merged all the time
+MEMTABLE_SHARE = 8  # an eighth of memory_bytes is for new records: half for a run that is written, half for newer ones
+MEMTABLE_BYTES_MAX_LEAST = 16 << 20  # and at least this: runs of less than 50,000 records would be merged all the time
 KEYS_LOOKED_FOR_ALONE_MAX = 8  # 10 µs for each piece of the memtable; for more the keys of all records are packed
 # freed bytes that return to the system at once: a millisecond in which no thread can allocate
 GIVE_BACK_BYTES = 16 << 20
@@ -504,6 +502,9 @@ DIRECTORY_PIECES_SORTED = (
     32  # of full pieces so many are sorted together, which takes 10 ms; a look at the rest is linear
 )
 DIRECTORY_PIECES_MIN = 16  # from here on, one look at all pieces of the memtable is cheaper than one at each
+# a call waits for the thread that writes a run at most a millisecond for each 4 KB of its records: 4 MB/s are enough
+MEMTABLE_BYTES_PER_WAIT = 4 << 10
+MEMTABLE_WAIT_SECONDS = 0.001
 MEMTABLE_CHUNK_ROWS = 4_096  # appended records are sorted in pieces of this size: one call takes 2 ms at most
 MEMTABLE_CHUNK_BYTES = 8 << 20  # and of no more bytes: sorting copies them twice, and URLs may be long
 MEMTABLE_APPENDS_JOINED = 64  # appends of few rows are joined as they come: joining 4,096 at once takes 27 ms

@@ -60,23 +60,38 @@ class History:
         self.turn = max([order for order, _ in self.model.values()], default=0)
 
     def step(self) -> None:
-        """Some appends, then a round of a checkpoint, then perhaps a merge before the next round."""
-        self.turn += 1
-        numbers = self.rng.sample(range(60), self.rng.randrange(1, 20))
-        self.ledger.append(cards(numbers, self.turn))
-        self.model.update({number: (self.turn, b"http://a.test/%d/%d" % (number, self.turn)) for number in numbers})
-        self.ledger.freeze()
+        """Some appends, then a round of a checkpoint, perhaps with younger runs, then perhaps a merge before the next
+        round."""
+        self.ledger.give_up()  # the last step may have failed
+        self.append()
+        younger = self.rng.randrange(3)
+        self.ledger.freeze(for_checkpoint=younger > 0)
         frozen = dict(self.model)
+        if younger:
+            self.append()
+            self.ledger.freeze()
         self.ledger.write_frozen()
+        for _ in range(younger):
+            self.ledger.write_frozen()
+            self.append()
+            self.ledger.freeze()
         names = self.ledger.names()
+        assert self.model == content(self.ledger)
         self.attempted = frozen
         replace(self.disk, LIST, json.dumps(names).encode())
         self.checkpointed, self.attempted = frozen, None
-        if self.rng.random() < 0.5:
+        if not younger and self.rng.random() < 0.5:
             self.ledger.merge()
         self.ledger.settled()
         if self.rng.random() < 0.5:
             self.ledger.merge()
+
+    def append(self) -> None:
+        """Some records, new or changed."""
+        self.turn += 1
+        numbers = self.rng.sample(range(60), self.rng.randrange(1, 20))
+        self.ledger.append(cards(numbers, self.turn))
+        self.model.update({number: (self.turn, b"http://a.test/%d/%d" % (number, self.turn)) for number in numbers})
 
     def steps(self, count: int) -> None:
         for _ in range(count):

@@ -102,13 +102,15 @@ class Beside:
     def is_alive(self) -> bool:
         return not self._over
 
-    def join(self) -> None:
-        for _ in range(STEPS_IN_VAIN_MAX):
+    def join(self, timeout: float | None = None) -> None:
+        """timeout: if not None, it runs some steps in this time."""
+        for _ in range(STEPS_IN_VAIN_MAX if timeout is None else 1):
             if self._over:
                 self._thread.join()
                 return
             self._threads.wait()
-        raise AssertionError("a thread beside the calls waits for what never comes")
+        if timeout is None:
+            raise AssertionError("a thread beside the calls waits for what never comes")
 
 
 class _Lock:

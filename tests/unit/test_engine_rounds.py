@@ -16,16 +16,19 @@ from outrider import Frontier, Link
 from outrider.engine import owner
 from outrider.engine.failure import Failure
 from outrider.errors import StoreFailedError
+from outrider.frontier.state.recovery import run_names
 from outrider.frontier.state.tables import LEASES, OWN
 from outrider.sim.disk import FaultyFiles
 from outrider.storage.checkpoint import CheckpointWriter, newest_checkpoint
 from outrider.storage.log import Log
 
+SHARE_BYTES = 50_000
+
 
 @pytest.fixture
 def light(monkeypatch):
     """A ledger that may keep some hundred records in memory."""
-    set_limits(monkeypatch, MEMTABLE_BYTES_MAX_LEAST=50_000, MEMTABLE_SHARE=1 << 40)
+    set_limits(monkeypatch, MEMTABLE_BYTES_MAX_LEAST=SHARE_BYTES, MEMTABLE_SHARE=1 << 40)
 
 
 @pytest.mark.parametrize("steps", range(1, 9))
@@ -88,6 +91,102 @@ def test_a_long_merge_does_not_make_the_ledger_heavy(light, monkeypatch):
     world.frontier.checkpoint()
     world.kill()
     assert 3_001 == world.frontier.count(state="queued")
+
+
+def held_open(world: World, where: str, patch: pytest.MonkeyPatch) -> threading.Event:
+    """Begins a checkpoint that copies no rows, or does not end, until the event is set and the patch is undone."""
+    rounds, may_end, near_its_end = world.frontier._rounds, threading.Event(), threading.Event()
+    finish = CheckpointWriter.finish
+
+    def finish_late(writer, lsn):
+        near_its_end.set()
+        assert may_end.wait(60)
+        finish(writer, lsn)
+
+    if where == "copying":
+        set_limits(patch, CHECKPOINT_WAITING_BYTES_MAX=0)
+    patch.setattr(CheckpointWriter, "finish", finish_late)
+    rounds.join()
+    rounds.begin(world.clock())
+    while where == "ending" and not near_its_end.is_set():
+        world.frontier.lease(0)
+    return may_end
+
+
+def memory_of_ledger(world: World) -> int:
+    return world.frontier.statistics()["memory"]["parts"]["ledger"]
+
+
+@pytest.mark.parametrize("where", ["copying", "ending"])
+def test_new_records_keep_to_their_share_of_memory_during_a_checkpoint(light, monkeypatch, where):
+    """Twenty times the share arrives. The checkpoint lists no run of these records, the next one does."""
+    world = World()
+    fill(world, 0, 300)
+    rounds, least = world.frontier._rounds, 20 * SHARE_BYTES
+    with monkeypatch.context() as patch:
+        may_end = held_open(world, where, patch)
+        before, most, row = set(runs(world.disk)), 0, 300
+        while world.inspect().tables.urls.ledger.statistics().records * 100 < least:
+            world.discover(*[f"http://h{n % 50}.com/{n}" for n in range(row, row + 100)])
+            most, row = max(most, memory_of_ledger(world)), row + 100
+            if rounds._spilling is not None:
+                rounds._spilling.join()
+        assert (where == "copying", True) == (rounds.under_way is not None, rounds.number == 0), "it is open"
+        assert SHARE_BYTES // 4 < most <= SHARE_BYTES
+        younger = set(runs(world.disk)) - before
+        may_end.set()
+    while rounds.number == 0:
+        world.frontier.lease(0)
+    copied = world.disk.copy()
+    listed = run_names(newest_checkpoint(copied, store=world.frontier._store))
+    assert len(younger) > 10
+    assert len(younger & set(listed)) <= 1, "the run of the records that existed when it began"
+    live = rows(world.frontier)
+    world.kill()
+    assert ([], live, row) == (recount(world.frontier), rows(world.frontier), world.frontier.count(state="queued"))
+    world.frontier.checkpoint()
+    world.kill()
+    assert ([], live, row) == (recount(world.frontier), rows(world.frontier), world.frontier.count(state="queued"))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_calls_wait_for_a_writing_thread_that_gets_no_other_time(light, monkeypatch, seed):
+    """The records of each call are written in proportion, so the other half of the share is never full."""
+    set_limits(monkeypatch, MEMTABLE_BYTES_PER_WAIT=1)
+    threads = Interleaving(seed)
+    monkeypatch.setattr(threads, "point", lambda: None)  # only a wait lets the thread run
+    world = World(threads=threads)
+    set_limits(monkeypatch, CHECKPOINT_WAITING_BYTES_MAX=0)
+    world.frontier._rounds.begin(world.clock())
+    most = 0
+    for row in range(0, 2_000, 10):
+        world.discover(*[f"http://h{n % 50}.com/{n}" for n in range(row, row + 10)])
+        most = max(most, memory_of_ledger(world))
+    assert world.frontier._rounds.under_way is not None
+    assert len(runs(world.disk)) > 5
+    assert SHARE_BYTES // 4 < most <= SHARE_BYTES
+
+
+def test_calls_do_not_wait_for_a_disk_without_room(light, monkeypatch):
+    """A thread that found no room has ended. Nothing waits for it, and it is tried again after some bytes of log."""
+    world = World()
+    fill(world, 0, 200)
+    rounds, waits = world.frontier._rounds, []
+    set_limits(monkeypatch, CHECKPOINT_WAITING_BYTES_MAX=0, ROUND_PATIENCE_BYTES=1 << 40)
+    rounds.join()
+    rounds.begin(world.clock())
+    world.disk.capacity_bytes = world.disk.used_bytes() + 1_000
+    monkeypatch.setattr(rounds, "_wait_for_room", lambda *some: waits.append(rounds._spilling))
+    started = []
+    beside = rounds._beside
+    monkeypatch.setattr(rounds, "_beside", lambda *some: started.append(some[0]) or beside(*some))
+    for row in range(200, 1_200, 100):
+        world.discover(*[f"http://h{n % 50}.com/{n}" for n in range(row, row + 100)])
+        if rounds._spilling is not None:
+            rounds._spilling.join()
+    assert [rounds._spill] == started
+    assert not any(thread is not None and thread.is_alive() for thread in waits[1:])
+    assert 1_200 == world.frontier.count(state="queued")
 
 
 def test_after_a_kill_runs_that_no_checkpoint_lists_are_removed_and_the_log_replaces_them(light):

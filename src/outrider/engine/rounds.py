@@ -1,4 +1,8 @@
-"""Checkpoints in progress: each call copies some ranges; second threads write them, and then the ledger."""
+"""Checkpoints in progress: each call copies some ranges; second threads write them, and then the ledger.
+
+Another thread writes the new records of the ledger as runs, also during a checkpoint, so that they keep to their share
+of the memory. A checkpoint does not list runs of records that are younger than its beginning; the next one does.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +26,9 @@ from outrider.limits import (
     CHECKPOINT_WAITING_BYTES_MAX,
     LOG_BYTES_BEFORE_CHECKPOINT,
     MEMTABLE_BYTES_MAX_LEAST,
+    MEMTABLE_BYTES_PER_WAIT,
     MEMTABLE_SHARE,
+    MEMTABLE_WAIT_SECONDS,
     ORDERS_BEFORE_CHECKPOINT,
     OWN_SLOT,
     ROUND_PATIENCE_BYTES,
@@ -118,7 +124,7 @@ class Rounds:
         self._log = log
         self._failure = failure
         self._store = store
-        self._ledger_bytes_max = max(MEMTABLE_BYTES_MAX_LEAST, machine.settings.memory_bytes // MEMTABLE_SHARE)
+        self._share = max(MEMTABLE_BYTES_MAX_LEAST, machine.settings.memory_bytes // MEMTABLE_SHARE)
         self._orders = 0  # the number of `core.orders` in the newest checkpoint
         self._orders_begun = 0  # and those that the round under way covers
         self._patience = 0  # bytes of log that are necessary before a round is tried again
@@ -126,17 +132,20 @@ class Rounds:
         self._no_room = False  # … or a lack of room for its file
         self._unmerged = False  # runs were added since they were looked at for merges
         self._merging = False  # a second thread merges them
+        self._spilling: threading.Thread | None = None  # writes new records as runs, during a round
+        self._new_bytes = 0  # of the records in memory that are not frozen, by the time of the last step
 
     def step(self, now: Instant) -> None:
-        """Copy some ranges, or begin or end a round; a call never waits for more than one step."""
+        """Copies some ranges, or begins or ends a round. A call never waits for more than one step, and for the writing
+        of as many records as it added."""
         if self._failure.error is not None or self._ended():
             return
-        ledger = self._machine.tables.urls.ledger
+        self._keep_share()
         if self.finisher is not None:
-            if self._merging and ledger.unfrozen_bytes > self._ledger_bytes_max:
-                ledger.freeze()  # the merging thread writes it in between
             return
         if self.under_way is None:
+            if self._spilling is not None:
+                return  # a round begins without frozen records, or it would need more than the share
             if self._unmerged:
                 self._merge_beside()
                 return
@@ -148,9 +157,6 @@ class Rounds:
                 if self._machine.core.cooling.step(now):
                     return
                 self.begin(now)
-            elif ledger.unfrozen_bytes > self._ledger_bytes_max and logged > self._patience:
-                ledger.freeze()
-                self._merge_beside()
             return
         round_ = self.under_way
         if round_.writing is not None and not round_.writing.is_alive():
@@ -189,12 +195,13 @@ class Rounds:
 
     def _ended(self) -> bool:
         """Whether a round has finished since the last call; then it is the newest checkpoint."""
+        if self._spilling is not None and not self._spilling.is_alive():
+            self._spilling = None
+            self._note_room()
         if self.finisher is None or self.finisher.is_alive():
             return False
         self.finisher, self._merging = None, False
-        if self._no_room:
-            self._no_room = False
-            self._try_later()
+        self._note_room()
         if self._finished is None:
             return False
         self.number, self.covered, self.bytes = self._finished
@@ -203,6 +210,59 @@ class Rounds:
         self._patience = 0
         self._unmerged = True
         return True
+
+    def _note_room(self) -> None:
+        """Waits with the next attempt if a second thread found no room."""
+        if self._no_room:
+            self._no_room = False
+            self._try_later()
+
+    def _keep_share(self) -> None:
+        """Has the records in memory written when they are half of their share. The other half is for those that arrive
+        meanwhile."""
+        parts = self._machine.tables.kept_in_runs()
+        new, frozen = sum(part.unfrozen_bytes for part in parts), sum(part.frozen_bytes for part in parts)
+        added = max(new - self._new_bytes, 0)
+        self._new_bytes = new
+        half = self._share // 2
+        if new + frozen > half and self._log.bytes_after(self.covered) > self._patience:
+            if new > half or not frozen:
+                for part in parts:
+                    part.freeze()
+                new, frozen = 0, new + frozen
+                self._new_bytes = 0
+            if self._spilling is None and not self._merging:  # a thread that merges writes them in between
+                if self.finisher is None and self.under_way is None:
+                    self._merge_beside()
+                else:
+                    self._spilling = self._beside(self._spill)
+        if frozen and added:
+            self._wait_for_room(new, frozen, added)
+
+    def _wait_for_room(self, new: int, frozen: int, added: int) -> None:
+        """Waits if new records fill their half sooner than a second thread writes the frozen ones: it shares the
+        interpreter with the calls, which otherwise leave it a small part of the time. The limit of the wait grows with
+        the bytes that the call added, so other calls than large ones hardly wait."""
+        parts = self._machine.tables.kept_in_runs()
+        room = max((self._share - frozen) * 7 // 8, 1)  # an eighth for the end of the run, which is a sync of the disk
+        pending_max = frozen * max(room - new, 0) // room
+        for _ in range(1 + added // MEMTABLE_BYTES_PER_WAIT):
+            thread = self._spilling or self.finisher
+            if thread is None or not thread.is_alive():
+                return
+            if sum(part.pending_bytes for part in parts) <= pending_max:
+                return
+            thread.join(MEMTABLE_WAIT_SECONDS)
+
+    def _spill(self) -> None:
+        """In a second thread, during a round. The thread that ends the round may write the same records first."""
+        try:
+            for part in self._machine.tables.kept_in_runs():
+                part.write_frozen()
+        except StoreFullError:
+            self._no_room = True
+        except Exception as error:  # noqa: BLE001 - in a thread of its own: whoever calls next is told
+            self._failure.stop_beside(error, "writing the ledger")
 
     def _merge_beside(self) -> None:
         """Makes a run of the ledger's frozen records before a checkpoint lists it, so that they leave the memory (until
@@ -240,7 +300,7 @@ class Rounds:
         for section in (OWN, LEASES):
             self._copy(round_, section, 0, 1, now)
         for part in tables.kept_in_runs():
-            part.freeze()
+            part.freeze(for_checkpoint=True)
         self._copying(round_)
 
     def _copying(self, round_: Round | None) -> None:
@@ -254,8 +314,14 @@ class Rounds:
 
     def _give_up(self, round_: Round) -> None:
         """No room for this one."""
-        round_.abandon()
+        self._abandon(round_)
         self._try_later()
+
+    def _abandon(self, round_: Round) -> None:
+        """This round makes no checkpoint."""
+        round_.abandon()
+        for part in self._machine.tables.kept_in_runs():
+            part.give_up()
 
     def _written(self, round_: Round) -> CheckpointWriter:
         """Returns the writer, with all ranges copied up to now. Raises StoreFullError, StoreFailedError."""
@@ -295,7 +361,7 @@ class Rounds:
                 raise StoreFullError
             writer = self._written(round_)
             for part in parts:
-                part.write_frozen()  # and no merges: rows that freeze during a merge are younger than this checkpoint
+                part.write_frozen()
             names = [name for part in parts for name in part.names()]
             if names:
                 payload = encode(0, [(Fact.RUNS, [[OWN_SLOT] * len(names), names])])
@@ -313,7 +379,7 @@ class Rounds:
             self._log.drop_through(wanted)
             self._finished = (writer.number, round_.start, size)
         except StoreFullError:
-            round_.abandon()
+            self._abandon(round_)
             self._no_room = True
         except Exception as error:  # noqa: BLE001 - in a thread of its own: whoever calls next is told
             self._failed(round_, error)
@@ -383,8 +449,10 @@ class Rounds:
             self._ended()
 
     def join(self) -> bool:
-        """Whether the end of a round was under way; it is over now."""
-        finisher = self.finisher
+        """Waits for second threads. Returns whether the end of a round was under way; it is over now."""
+        finisher, spilling = self.finisher, self._spilling
+        if spilling is not None:
+            spilling.join()
         if finisher is not None:
             finisher.join()
         return finisher is not None
@@ -394,7 +462,7 @@ class Rounds:
         if self.join():
             self._ended()
         if self.under_way is not None:
-            self.under_way.abandon()
+            self._abandon(self.under_way)
             self._copying(None)
 
     def kept_after(self) -> int:

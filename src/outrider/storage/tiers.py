@@ -1,7 +1,11 @@
 """The layers of a ledger, oldest first: runs on disk and pieces in memory; new runs, merges and obsolete files.
 
 A run counts from the moment it is written; its file is kept until a checkpoint without it is durable. Four runs of one
-size become one. One thread writes and merges; any thread may read the layers at any time.
+size become one. Threads that write or merge take turns; any thread may read the layers at any time.
+
+A checkpoint lists exactly the records that were held when it began: it marks them. Younger records may become runs
+before it is durable, but never together with marked ones. It does not list these runs: after a crash they are removed,
+and the log, which the checkpoint keeps from its beginning, has their records.
 """
 
 from __future__ import annotations
@@ -45,6 +49,10 @@ class Tiers:
         self._listed = tuple(names)
         self._replaced: list[Run] = []
         self._unremoved: list[str] = []  # unfinished runs that the disk would not remove
+        self._mark: tuple[int, int] | None = None  # the runs and the frozen pieces that the current checkpoint lists
+        self.frozen_bytes = 0
+        """The memory of the pieces that will become runs."""
+        self._passed_bytes = 0  # of them, given to the writer of the current run
         self._closed = False
         runs: list[Run] = []
         try:
@@ -69,21 +77,47 @@ class Tiers:
         """Adds pieces in memory above the existing ones; the caller has the lock."""
         if pieces:
             self._layers = Layers(self._layers.runs, (*self._layers.frozen, *pieces))
+            self.frozen_bytes += sum(piece.nbytes for piece in pieces)
+
+    @property
+    def pending_bytes(self) -> int:
+        """How many of the `frozen_bytes` the writer has not received yet; at least 1 until their run is finished."""
+        frozen = self.frozen_bytes
+        return max(frozen - self._passed_bytes, min(frozen, 1))
+
+    def mark(self) -> None:
+        """A checkpoint begins, which lists all runs and pieces that there are now; the caller has the lock."""
+        self._mark = len(self._layers.runs), len(self._layers.frozen)
+
+    def unmark(self) -> None:
+        """The checkpoint that began last is durable or given up."""
+        with self.lock:
+            self._mark = None
 
     def write(self) -> None:
-        """Makes a run of the current pieces. Raises StoreFullError, StoreFailedError; then the pieces remain."""
+        """Makes a run of the current pieces, only of the marked ones if there are any. Raises StoreFullError,
+        StoreFailedError; then the pieces remain."""
         with self._writing:
             self._write()
 
     def _write(self) -> None:
-        pieces = self._layers.frozen
+        with self.lock:
+            pieces = self._layers.frozen
+            if self._mark is not None and self._mark[1]:
+                pieces = pieces[: self._mark[1]]
         if not pieces:
             return
-        run = self._written(merged([], pieces))
+        try:
+            run = self._written(self._passed(merged([], pieces)))
+        finally:
+            self._passed_bytes = 0
         with self.lock:
             now = self._layers
             runs = now.runs if run is None else (*now.runs, run)
             self._layers = Layers(runs, now.frozen[len(pieces) :])
+            self.frozen_bytes -= sum(piece.nbytes for piece in pieces)
+            if self._mark is not None and self._mark[1]:
+                self._mark = len(runs), self._mark[1] - len(pieces)
         held = list(pieces)
         del pieces, now
         while held:
@@ -97,10 +131,11 @@ class Tiers:
         """Makes one run of the newest ones if enough of them have one size. Returns whether there was something to do.
 
         Records that arrive meanwhile become a run between two of its steps, so that nothing waits in memory for a long
-        merge.
+        merge. Not for the time of a checkpoint: marked runs keep their places.
         Raises StoreFullError, StoreFailedError, DamagedStoreError; then the old runs count as before.
         """
         with self._writing:
+            assert self._mark is None, "a merge during a checkpoint"
             runs = self._layers.runs
             count = due(runs)
             if not count:
@@ -122,22 +157,30 @@ class Tiers:
             self._write()
 
     def names(self) -> list[str]:
-        """The files that count now, oldest first, for a checkpoint to list."""
+        """The files that count now, oldest first, for a checkpoint to list: up to its mark, all without one. `write`
+        must have written the marked pieces."""
         with self.lock:
-            listed = [run.name for run in self._layers.runs]
+            runs, pieces = self._mark or (len(self._layers.runs), 0)
+            assert not pieces, "a checkpoint without the records that are in memory"
+            listed = [run.name for run in self._layers.runs[:runs]]
             self._listed = tuple(listed)
             return listed
 
     def settled(self) -> None:
         """Removes merged files, because the checkpoint with the names of the last `names()` is durable. Failed removals
         are tried again the next time."""
+        self.unmark()
         with self.lock:
             gone = [run for run in self._replaced if run.name not in self._listed]
+            unfinished = list(self._unremoved)
         for run in gone:
             if remove_if_possible(self._files, run.name):
                 with self.lock:
                     self._replaced.remove(run)
-        self._unremoved = [name for name in self._unremoved if not remove_if_possible(self._files, name)]
+        for name in unfinished:
+            if remove_if_possible(self._files, name):
+                with self.lock:
+                    self._unremoved.remove(name)
 
     def remove_leftovers(self) -> None:
         """Removes files of runs that neither count nor are needed by the last checkpoint. Failures are ignored."""
@@ -165,6 +208,12 @@ class Tiers:
                 run.close()
             self._layers = Layers((), ())
 
+    def _passed(self, records: Iterator[RecordColumns]) -> Iterator[RecordColumns]:
+        """Counts what the writer receives."""
+        for some in records:
+            yield some
+            self._passed_bytes += some.nbytes
+
     def _written(self, records: Iterator[RecordColumns]) -> Run | None:
         """Makes a run of these records; returns None without records."""
         if self._closed:
@@ -187,7 +236,8 @@ class Tiers:
     def _abandon(self, writer: RunWriter) -> None:
         left = writer.abandon()
         if left is not None:
-            self._unremoved.append(left)
+            with self.lock:
+                self._unremoved.append(left)
 
     def _number_of(self, name: str) -> int | None:
         number = run_number(name, self._family)

@@ -1,8 +1,8 @@
 """The ledger: the newest card of every accepted URL, found by key, listed in the order of keys.
 
-Appended cards are in memory, in pieces that are sorted when they are full. A checkpoint freezes them and writes them as
-one run; after a crash, replay of the log appends the later ones again. Later appends count before earlier ones, memory
-before runs, newer runs before older ones (`outrider.storage.tiers`).
+Appended cards are in memory, in pieces that are sorted when they are full. Frozen pieces are written as one run, for a
+checkpoint or to free their memory; after a crash, replay of the log appends later cards again. Later appends count
+before earlier ones, memory before runs, newer runs before older ones (`outrider.storage.tiers`).
 """
 
 from __future__ import annotations
@@ -138,16 +138,34 @@ class Ledger:
             self._tail.heads.flags.writeable = False  # scans hand out pieces of it
         return self._tail
 
-    def freeze(self) -> None:
-        """Marks everything appended until now for `write_frozen`; later versions wait for the next round."""
+    def freeze(self, *, for_checkpoint: bool = False) -> None:
+        """Everything appended until now waits for `write_frozen`. for_checkpoint: a checkpoint begins. Until `settled`
+        or `give_up`, `names` returns the runs of everything appended until now, and of nothing later."""
         with self._tiers.lock:
             self._seal()
             self._tiers.hold(self._sealed)
             self._sealed = []
             self.unfrozen_bytes = 0
+            if for_checkpoint:
+                self._tiers.mark()
+
+    def give_up(self) -> None:
+        """The checkpoint that began last will not be made."""
+        self._tiers.unmark()
+
+    @property
+    def frozen_bytes(self) -> int:
+        """The memory of frozen pieces that no finished run has."""
+        return self._tiers.frozen_bytes
+
+    @property
+    def pending_bytes(self) -> int:
+        """How many of these bytes the thread that writes has not handled yet."""
+        return self._tiers.pending_bytes
 
     def write_frozen(self) -> None:
-        """Writes the frozen pieces as a new run, synced with its directory; for a separate thread.
+        """Writes the frozen pieces as a new run, synced with its directory; for a separate thread. During a checkpoint
+        the first call writes the pieces that it lists, and a further one those that were frozen later.
 
         Raises StoreFullError and StoreFailedError; the frozen pieces stay readable, and the next attempt writes them.
         """
@@ -157,13 +175,13 @@ class Ledger:
         """Makes one run of the newest ones where four or more have about the same size; False when there was nothing to
         do.
 
-        For the thread that writes, in a loop. Raises StoreFullError, StoreFailedError and DamagedStoreError; then the
-        old runs count as before.
+        For the thread that writes, in a loop, and not while a checkpoint is made. Raises StoreFullError,
+        StoreFailedError and DamagedStoreError; then the old runs count as before.
         """
         return self._tiers.merge()
 
     def names(self) -> list[str]:
-        """The runs that count now, for the checkpoint to list."""
+        """The runs for the checkpoint to list: those that count now, or did when it began (`freeze`)."""
         return self._tiers.names()
 
     def settled(self) -> None:
