@@ -111,6 +111,30 @@ def test_on_a_full_disk_merges_of_seen_keys_wait_while_leases_and_reports_contin
     assert (sum(map(len, urls)) + 40, []) == (world.frontier.statistics()["accepted"], recount(world.frontier))
 
 
+def test_a_call_that_a_full_disk_refuses_gives_up_a_merge_of_seen_keys(monkeypatch):
+    """Else the half of a large merge could have all the room, and no addition would continue it."""
+    keys_go_to_disk(monkeypatch)
+    world = World(disk=CrashDisk(capacity_bytes=CAPACITY), delay=0, delay_factor=0)
+    for turn, count in enumerate((1_000, 1_000, 1_000, 2)):
+        assert {"new"} == set(world.discover(*[f"http://h{n}.com/{turn}" for n in range(count)]))
+    (keys,) = world.inspect().tables.urls.seen.of_crawls.values()
+    before = list(keys.runs)
+
+    def files_of_keys():
+        return len([name for name in world.disk.names() if name.startswith("seen-")])
+
+    assert len(before) + 1 == files_of_keys()
+    full(world)
+    chance = random.Random(0)
+    large = [f"http://new{n}.com/{chance.randbytes(600).hex()}" for n in range(3_000)]
+    with pytest.raises(StoreFullError):
+        world.discover(*large)
+    assert (before, len(before)) == (list(keys.runs), files_of_keys())
+    world.disk.fill(0)
+    assert {"new"} == set(world.discover(*large))
+    assert (1, []) == (files_of_keys(), recount(world.frontier))
+
+
 def test_orders_of_operators_are_accepted_on_a_full_disk():
     world = World(disk=CrashDisk(capacity_bytes=CAPACITY), delay=0, delay_factor=0)
     world.discover("http://a.com/", "http://b.com/", "http://c.com/", "http://d.com/")

@@ -1207,7 +1207,10 @@ class Frontier:
                 if name not in RINGS_NOT:
                     self._bell.ring()
                 self._rounds.step(now)
-            except (SettingsError, StoreFullError):
+            except SettingsError:
+                raise
+            except StoreFullError:
+                self._machine.tables.urls.seen.give_room()
                 raise
             except BaseException as error:
                 # Perhaps half applied: only a replay can find out. The next caller must open the store again.

@@ -204,6 +204,12 @@ class SeenSet:
             if isinstance(keys, SpilledKeys):
                 yield from keys.check_files()
 
+    def give_room(self) -> None:
+        """Removes the files of unfinished merges: the disk is full."""
+        for keys in (*self.of_crawls.values(), self.contents):
+            if isinstance(keys, SpilledKeys):
+                keys.give_room()
+
     def close(self) -> None:
         """Removes the files of keys on disk."""
         for keys in (*self.of_crawls.values(), self.contents):

@@ -153,7 +153,19 @@ class SpilledKeys:
             # No room, or a damaged page: all keys stay where they are, and a later addition tries again. A merge makes
             # room: its file is removed.
             self._abandon_work()
-            self._patience = len(self._fresh) + max(self.fresh_keys_max // 4, 1)
+            self._wait()
+
+    def give_room(self) -> None:
+        """Removes the file of a merge that is under way: it may have the room that the log needs. A later addition
+        begins the merge again."""
+        if self._merging is not None:
+            self._merging.close()
+            self._merging = None
+            self._wait()
+
+    def _wait(self) -> None:
+        """Delays the work until there are some more fresh keys."""
+        self._patience = len(self._fresh) + max(self.fresh_keys_max // 4, 1)
 
     def _abandon_work(self) -> None:
         for work in (self._work, self._merging):
