@@ -167,6 +167,20 @@ def test_calls_wait_for_a_writing_thread_that_gets_no_other_time(light, monkeypa
     assert SHARE_BYTES // 4 < most <= SHARE_BYTES
 
 
+def test_a_round_begins_though_new_records_always_fill_half_of_their_share(light, monkeypatch):
+    """The writing thread has time only while calls wait: when its run is finished, the next one is due."""
+    set_limits(monkeypatch, MEMTABLE_BYTES_PER_WAIT=1, LOG_BYTES_BEFORE_CHECKPOINT=10_000)
+    threads = Interleaving(0)
+    monkeypatch.setattr(threads, "point", lambda: None)
+    world = World(threads=threads)
+    most = 0
+    for row in range(0, 30_000, 150):
+        world.discover(*[f"http://h{n % 50}.com/{n}" for n in range(row, row + 150)])
+        most = max(most, memory_of_ledger(world))
+    assert world.frontier._rounds.number > 0
+    assert most <= 2 * SHARE_BYTES, "a call adds nearly half of the share"
+
+
 def test_calls_do_not_wait_for_a_disk_without_room(light, monkeypatch):
     """A thread that found no room has ended. Nothing waits for it, and it is tried again after some bytes of log."""
     world = World()

@@ -132,7 +132,7 @@ class Rounds:
         self._no_room = False  # … or a lack of room for its file
         self._unmerged = False  # runs were added since they were looked at for merges
         self._merging = False  # a second thread merges them
-        self._spilling: threading.Thread | None = None  # writes new records as runs, during a round
+        self._spilling: threading.Thread | None = None  # writes new records as runs, without merges
         self._new_bytes = 0  # of the records in memory that are not frozen, by the time of the last step
 
     def step(self, now: Instant) -> None:
@@ -140,23 +140,17 @@ class Rounds:
         of as many records as it added."""
         if self._failure.error is not None or self._ended():
             return
-        self._keep_share()
-        if self.finisher is not None:
-            return
-        if self.under_way is None:
-            if self._spilling is not None:
-                return  # a round begins without frozen records, or it would need more than the share
+        if self.finisher is None and self.under_way is None:
+            due = self._is_due()
             if self._unmerged:
                 self._merge_beside()
-                return
-            threshold = max(LOG_BYTES_BEFORE_CHECKPOINT, self.bytes // 2)
-            if self._machine.core.cooling.presses:
-                threshold //= ROUND_SOONER_FOR_HOSTS
-            logged = self._log.bytes_after(self.covered)
-            if logged > self._patience and (logged > threshold or self._has_many_orders()):
-                if self._machine.core.cooling.step(now):
-                    return
-                self.begin(now)
+            elif due and not self._machine.core.cooling.step(now) and self._spilling is None:
+                self.begin(now)  # without frozen records, or it would need more than the share
+            # After that, and without merges: new records may always be enough for another run, and a round must begin.
+            self._keep_share(merges=not due)
+            return
+        self._keep_share(merges=False)
+        if self.finisher is not None or self.under_way is None:
             return
         round_ = self.under_way
         if round_.writing is not None and not round_.writing.is_alive():
@@ -181,6 +175,14 @@ class Rounds:
                 return
         self._copying(None)
         self.finisher = self._beside(self._finish, round_, self._log.appended_lsn)
+
+    def _is_due(self) -> bool:
+        """Whether the log is long enough for a round."""
+        threshold = max(LOG_BYTES_BEFORE_CHECKPOINT, self.bytes // 2)
+        if self._machine.core.cooling.presses:
+            threshold //= ROUND_SOONER_FOR_HOSTS
+        logged = self._log.bytes_after(self.covered)
+        return logged > self._patience and (logged > threshold or self._has_many_orders())
 
     def _has_many_orders(self) -> bool:
         """Whether recovery would be slow for the orders in the log, few bytes as they are."""
@@ -217,9 +219,9 @@ class Rounds:
             self._no_room = False
             self._try_later()
 
-    def _keep_share(self) -> None:
+    def _keep_share(self, *, merges: bool) -> None:
         """Has the records in memory written when they are half of their share. The other half is for those that arrive
-        meanwhile."""
+        meanwhile. merges: the thread that writes them may also merge runs."""
         parts = self._machine.tables.kept_in_runs()
         new, frozen = sum(part.unfrozen_bytes for part in parts), sum(part.frozen_bytes for part in parts)
         added = max(new - self._new_bytes, 0)
@@ -232,7 +234,7 @@ class Rounds:
                 new, frozen = 0, new + frozen
                 self._new_bytes = 0
             if self._spilling is None and not self._merging:  # a thread that merges writes them in between
-                if self.finisher is None and self.under_way is None:
+                if merges and self.finisher is None:
                     self._merge_beside()
                 else:
                     self._spilling = self._beside(self._spill)
@@ -255,7 +257,7 @@ class Rounds:
             thread.join(MEMTABLE_WAIT_SECONDS)
 
     def _spill(self) -> None:
-        """In a second thread, during a round. The thread that ends the round may write the same records first."""
+        """In a second thread, also during a round. The thread that ends the round may write the same records first."""
         try:
             for part in self._machine.tables.kept_in_runs():
                 part.write_frozen()
