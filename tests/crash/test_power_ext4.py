@@ -29,7 +29,7 @@ def cut_again_and_again(directory: Path, seed: int, how: int, rounds: int, *, me
         lives = Rounds(store, directory / "journals", seed, **(MERGING if merging else {}))
         with lives.begun():
             while cuts < rounds:
-                assert lives.rounds < 5 * rounds, "few cuts are in a merge"
+                assert lives.rounds < 10 * rounds, "few cuts are in a merge"
                 disk.mount()
 
                 def end(process: int) -> None:

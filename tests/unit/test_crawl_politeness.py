@@ -402,6 +402,16 @@ def test_a_third_request_is_found_although_a_later_lease_accepts_three():
     assert ("at once", 3) in found(ROBOTS, *asked)
 
 
+def test_two_pages_of_a_train_at_once_are_found_next_to_a_later_lease():
+    later = (4, 2, 8, 1)
+    assert [] == found(ROBOTS, later, (2, 5, 6, 1, 1), (3, 6, 7, 6, 1), gap_required=0.0)
+    assert ("at once", 4) in found(ROBOTS, later, (2, 5, 6, 1, 1), (3, 5.5, 7, 6, 1), gap_required=0.0)
+
+
+def test_a_short_gap_is_found_although_a_later_lease_begins_during_the_request():
+    assert [("gap", 4)] == found(ROBOTS, (2, 2, 3, 1, 1), (4, 5, 5.5, 3), (3, 3.1, 6, 1, 1))
+
+
 def test_a_lease_of_a_group_that_waited_may_begin_next_to_a_later_one():
     """The group accepts two since the second lease, which began first."""
     first, second = requests(("a.test", 2, 4), ("b.test", 1, 3))

@@ -181,26 +181,54 @@ def test_a_round_begins_though_new_records_always_fill_half_of_their_share(light
     assert most <= 2 * SHARE_BYTES, "a call adds nearly half of the share"
 
 
-def test_calls_do_not_wait_for_a_disk_without_room(light, monkeypatch):
-    """A thread that found no room has ended. Nothing waits for it, and it is tried again after some bytes of log."""
+def test_a_run_that_found_no_room_is_tried_again_after_some_bytes_of_log(light, monkeypatch):
+    """The thread that writes it has ended, so no call waits for it."""
     world = World()
     fill(world, 0, 200)
-    rounds, waits = world.frontier._rounds, []
-    set_limits(monkeypatch, CHECKPOINT_WAITING_BYTES_MAX=0, ROUND_PATIENCE_BYTES=1 << 40)
+    rounds, started = world.frontier._rounds, []
+    set_limits(monkeypatch, CHECKPOINT_WAITING_BYTES_MAX=0, ROUND_PATIENCE_BYTES=50_000)
     rounds.join()
     rounds.begin(world.clock())
-    world.disk.capacity_bytes = world.disk.used_bytes() + 1_000
-    monkeypatch.setattr(rounds, "_wait_for_room", lambda *some: waits.append(rounds._spilling))
-    started = []
+    room, world.disk.capacity_bytes = world.disk.capacity_bytes, world.disk.used_bytes() + 1_000
     beside = rounds._beside
     monkeypatch.setattr(rounds, "_beside", lambda *some: started.append(some[0]) or beside(*some))
-    for row in range(200, 1_200, 100):
-        world.discover(*[f"http://h{n % 50}.com/{n}" for n in range(row, row + 100)])
+
+    def add(first: int, last: int) -> None:
+        for row in range(first, last, 100):
+            world.discover(*[f"http://h{n % 50}.com/{n}" for n in range(row, row + 100)])
+            if rounds._spilling is not None:
+                rounds._spilling.join()
+
+    add(200, 1_000)
+    assert [rounds._spill] == started
+    world.disk.capacity_bytes = room
+    add(1_000, 4_000)
+    assert len(started) > 2
+    assert (4_000, True) == (world.frontier.count(state="queued"), memory_of_ledger(world) <= SHARE_BYTES)
+
+
+def test_a_checkpoint_ends_although_younger_records_find_no_room(light, monkeypatch):
+    """It lists none of them, and frees the log."""
+    world = World()
+    fill(world, 0, 300)
+    rounds = world.frontier._rounds
+    with monkeypatch.context() as patch:
+        held_open(world, "copying", patch).set()
+        for row in range(300, 900, 100):
+            world.discover(*[f"http://h{n % 50}.com/{n}" for n in range(row, row + 100)])
+            if rounds._spilling is not None:
+                rounds._spilling.join()
+        world.disk.capacity_bytes = world.disk.used_bytes() + 10_000
+        world.discover(*[f"http://h{row % 50}.com/{row}" for row in range(900, 2_000)])
         if rounds._spilling is not None:
             rounds._spilling.join()
-    assert [rounds._spill] == started
-    assert not any(thread is not None and thread.is_alive() for thread in waits[1:])
-    assert 1_200 == world.frontier.count(state="queued")
+    while rounds.under_way is not None:
+        world.frontier.lease(0)
+    rounds.join()
+    world.frontier.lease(0)
+    assert 1 == rounds.number
+    assert 0 < sum(part.frozen_bytes for part in world.inspect().tables.kept_in_runs()), "they found no room"
+    assert 2_000 == world.frontier.count(state="queued")
 
 
 def test_after_a_kill_runs_that_no_checkpoint_lists_are_removed_and_the_log_replaces_them(light):

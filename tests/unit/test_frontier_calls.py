@@ -245,6 +245,7 @@ def test_another_server_of_grpc_is_named_too():
     """The first bytes of its answer are a frame of HTTP/2 (RFC 9113 section 3.4)."""
     settings = bytes.fromhex("000000040000000000")
     with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(20)
 
         def answer() -> None:
             with server.accept()[0] as client:
@@ -252,7 +253,7 @@ def test_another_server_of_grpc_is_named_too():
 
         answering = threading.Thread(target=answer)
         answering.start()
-        with pytest.raises(UnreachableError, match=r"is not HTTP/1\.1; an address for gRPC begins with grpc://"):
+        with pytest.raises(UnreachableError, match=r"speaks no HTTP/1\.1; an address for gRPC begins with grpc://"):
             Frontier.connect(f"http://127.0.0.1:{server.getsockname()[1]}", patience_seconds=0)
         answering.join()
 

@@ -359,7 +359,7 @@ class RepeatedRequests:
                     f"{self.address}: its certificate is not trusted ({error.verify_message}); `--ca FILE` names more"
                 ) from None
             except _SILENCE as error:
-                refusal: Exception = UnreachableError(f"no answer from {self.address} ({_words(error)})")
+                refusal: Exception = UnreachableError(_words(error, self.address))
                 asked = None
             else:
                 if answered.status < 300:
@@ -402,10 +402,11 @@ class RepeatedRequests:
         return UnreachableError(f"{self.address} answered {answered.status}, and is no frontier of Outrider's")
 
 
-def _words(error: Exception) -> str:
+def _words(error: Exception, address: str) -> str:
     if isinstance(error, http.client.BadStatusLine) and not isinstance(error, http.client.RemoteDisconnected):
-        return "its answer is not HTTP/1.1; an address for gRPC begins with grpc://"
-    return str(getattr(error, "strerror", None) or str(error) or type(error).__name__)[:200]
+        return f"{address} speaks no HTTP/1.1; an address for gRPC begins with grpc://"
+    words = str(getattr(error, "strerror", None) or str(error) or type(error).__name__)[:200]
+    return f"no answer from {address} ({words})"
 
 
 def path_of(*parts: str) -> str:

@@ -1236,8 +1236,9 @@ class Frontier:
         return bool(files)
 
     def _durable(self, lsn: int) -> None:
-        """Return when the frame of this LSN is synced: one caller syncs for all frames before, the other callers
-        wait."""
+        """Returns when the frame of this LSN is synced: one caller syncs for all frames before, the other callers
+        wait. Before that, waits for records that are written late."""
+        self._rounds.wait_for_writer()
         if self._log.synced_lsn >= lsn:
             return
         mine = False

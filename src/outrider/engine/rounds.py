@@ -132,20 +132,25 @@ class Rounds:
         self._no_room = False  # … or a lack of room for its file
         self._unmerged = False  # runs were added since they were looked at for merges
         self._merging = False  # a second thread merges them
+        self._cooled = False  # enough hosts are on disk for the round that is due
         self._spilling: threading.Thread | None = None  # writes new records as runs, without merges
+        self._no_room_for_run = False  # it found no room
+        self._spill_patience = 0  # bytes of log that are necessary before it is tried again
         self._new_bytes = 0  # of the records in memory that are not frozen, by the time of the last step
+        self._added_bytes = 0  # of new records since a call last waited for the thread that writes them
 
     def step(self, now: Instant) -> None:
-        """Copies some ranges, or begins or ends a round. A call never waits for more than one step, and for the writing
-        of as many records as it added."""
+        """Copies some ranges, or begins or ends a round; a call never waits for more than one step."""
         if self._failure.error is not None or self._ended():
             return
         if self.finisher is None and self.under_way is None:
             due = self._is_due()
             if self._unmerged:
                 self._merge_beside()
-            elif due and not self._machine.core.cooling.step(now) and self._spilling is None:
-                self.begin(now)  # without frozen records, or it would need more than the share
+            elif due:
+                self._cooled = self._cooled or not self._machine.core.cooling.step(now)
+                if self._cooled and self._spilling is None:
+                    self.begin(now)  # without frozen records, or it would need more than the share
             # After that, and without merges: new records may always be enough for another run, and a round must begin.
             self._keep_share(merges=not due)
             return
@@ -199,62 +204,64 @@ class Rounds:
         """Whether a round has finished since the last call; then it is the newest checkpoint."""
         if self._spilling is not None and not self._spilling.is_alive():
             self._spilling = None
-            self._note_room()
+            if self._no_room_for_run:
+                self._no_room_for_run = False
+                self._spill_patience = self._log.bytes_after(self.covered) + ROUND_PATIENCE_BYTES
         if self.finisher is None or self.finisher.is_alive():
             return False
         self.finisher, self._merging = None, False
-        self._note_room()
+        if self._no_room:
+            self._no_room = False
+            self._try_later()
         if self._finished is None:
             return False
         self.number, self.covered, self.bytes = self._finished
         self._orders = self._orders_begun
         self._finished = None
-        self._patience = 0
+        self._patience = self._spill_patience = 0
         self._unmerged = True
         return True
-
-    def _note_room(self) -> None:
-        """Waits with the next attempt if a second thread found no room."""
-        if self._no_room:
-            self._no_room = False
-            self._try_later()
 
     def _keep_share(self, *, merges: bool) -> None:
         """Has the records in memory written when they are half of their share. The other half is for those that arrive
         meanwhile. merges: the thread that writes them may also merge runs."""
         parts = self._machine.tables.kept_in_runs()
         new, frozen = sum(part.unfrozen_bytes for part in parts), sum(part.frozen_bytes for part in parts)
-        added = max(new - self._new_bytes, 0)
+        self._added_bytes += max(new - self._new_bytes, 0)
         self._new_bytes = new
         half = self._share // 2
-        if new + frozen > half and self._log.bytes_after(self.covered) > self._patience:
-            if new > half or not frozen:
-                for part in parts:
-                    part.freeze()
-                new, frozen = 0, new + frozen
-                self._new_bytes = 0
-            if self._spilling is None and not self._merging:  # a thread that merges writes them in between
-                if merges and self.finisher is None:
-                    self._merge_beside()
-                else:
-                    self._spilling = self._beside(self._spill)
-        if frozen and added:
-            self._wait_for_room(new, frozen, added)
+        patience = max(self._patience, self._spill_patience)
+        if new + frozen <= half or self._log.bytes_after(self.covered) <= patience:
+            return
+        if new > half or not frozen:
+            for part in parts:
+                part.freeze()
+            self._new_bytes = 0
+        if self._spilling is None and not self._merging:  # a thread that merges writes them in between
+            if merges and self.finisher is None:
+                self._merge_beside()
+            else:
+                self._spilling = self._beside(self._spill)
 
-    def _wait_for_room(self, new: int, frozen: int, added: int) -> None:
+    def wait_for_writer(self) -> None:
         """Waits if new records fill their half sooner than a second thread writes the frozen ones: it shares the
-        interpreter with the calls, which otherwise leave it a small part of the time. The limit of the wait grows with
-        the bytes that the call added, so other calls than large ones hardly wait."""
-        parts = self._machine.tables.kept_in_runs()
-        room = max((self._share - frozen) * 7 // 8, 1)  # an eighth for the end of the run, which is a sync of the disk
-        pending_max = frozen * max(room - new, 0) // room
-        for _ in range(1 + added // MEMTABLE_BYTES_PER_WAIT):
-            thread = self._spilling or self.finisher
-            if thread is None or not thread.is_alive():
-                return
-            if sum(part.pending_bytes for part in parts) <= pending_max:
+        interpreter with the calls, which otherwise leave it a small part of the time. At most `MEMTABLE_WAIT_SECONDS`
+        for each `MEMTABLE_BYTES_PER_WAIT` that calls added. For a caller without the lock of the frontier."""
+        added, self._added_bytes = self._added_bytes, 0
+        for _ in range(-(-added // MEMTABLE_BYTES_PER_WAIT)):
+            thread = self._spilling or (self.finisher if self._merging else None)
+            if thread is None or not thread.is_alive() or not self._writes_late():
                 return
             thread.join(MEMTABLE_WAIT_SECONDS)
+
+    def _writes_late(self) -> bool:
+        """Whether the room for new records shrinks faster than the frozen ones are written. A quarter of the room is
+        for calls that add few."""
+        parts = self._machine.tables.kept_in_runs()
+        new, frozen = sum(part.unfrozen_bytes for part in parts), sum(part.frozen_bytes for part in parts)
+        room = max((self._share - frozen) * 7 // 8, 1)  # an eighth for the end of the run, which is a sync of the disk
+        pending_max = frozen * max(room - new, 0) * 4 // (room * 3)
+        return sum(part.pending_bytes for part in parts) > pending_max
 
     def _spill(self) -> None:
         """In a second thread, also during a round. The thread that ends the round may write the same records first."""
@@ -262,8 +269,8 @@ class Rounds:
             for part in self._machine.tables.kept_in_runs():
                 part.write_frozen()
         except StoreFullError:
-            self._no_room = True
-        except Exception as error:  # noqa: BLE001 - in a thread of its own: whoever calls next is told
+            self._no_room_for_run = True
+        except Exception as error:  # noqa: BLE001 - in a thread of its own: the next caller gets it
             self._failure.stop_beside(error, "writing the ledger")
 
     def _merge_beside(self) -> None:
@@ -293,7 +300,10 @@ class Rounds:
             round_.copied(section, first, self._log.appended_lsn, payload)
 
     def begin(self, now: Instant) -> None:
-        """From here on: facts without a slot, the open leases and the ledger are those of this LSN exactly."""
+        """From here on: facts without a slot, the open leases and the ledger are those of this LSN exactly. No thread
+        may merge runs: a checkpoint lists them by their places."""
+        assert self.finisher is None or not self.finisher.is_alive(), "a checkpoint that begins during a merge"
+        self._cooled = False
         self._log.roll()
         self._orders_begun = self._machine.core.orders
         tables = self._machine.tables
@@ -315,12 +325,12 @@ class Rounds:
         self._patience = self._log.bytes_after(self.covered) + ROUND_PATIENCE_BYTES
 
     def _give_up(self, round_: Round) -> None:
-        """No room for this one."""
+        """Ends a round for which the disk has no room."""
         self._abandon(round_)
         self._try_later()
 
     def _abandon(self, round_: Round) -> None:
-        """This round makes no checkpoint."""
+        """Ends a round without a checkpoint."""
         round_.abandon()
         for part in self._machine.tables.kept_in_runs():
             part.give_up()
@@ -363,7 +373,7 @@ class Rounds:
                 raise StoreFullError
             writer = self._written(round_)
             for part in parts:
-                part.write_frozen()
+                part.write_frozen(for_checkpoint=True)
             names = [name for part in parts for name in part.names()]
             if names:
                 payload = encode(0, [(Fact.RUNS, [[OWN_SLOT] * len(names), names])])

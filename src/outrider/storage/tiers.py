@@ -3,7 +3,7 @@
 A run counts from the moment it is written; its file is kept until a checkpoint without it is durable. Four runs of one
 size become one. Threads that write or merge take turns; any thread may read the layers at any time.
 
-A checkpoint lists exactly the records that were held when it began: it marks them. Younger records may become runs
+A checkpoint lists exactly the records that existed when it began: it marks them. Younger records may become runs
 before it is durable, but never together with marked ones. It does not list these runs: after a crash they are removed,
 and the log, which the checkpoint keeps from its beginning, has their records.
 """
@@ -86,24 +86,24 @@ class Tiers:
         return max(frozen - self._passed_bytes, min(frozen, 1))
 
     def mark(self) -> None:
-        """A checkpoint begins, which lists all runs and pieces that there are now; the caller has the lock."""
+        """Notes that a checkpoint begins, which lists all runs and pieces that exist now; the caller has the lock."""
         self._mark = len(self._layers.runs), len(self._layers.frozen)
 
     def unmark(self) -> None:
-        """The checkpoint that began last is durable or given up."""
+        """Forgets the checkpoint that began last: it is durable or given up."""
         with self.lock:
             self._mark = None
 
-    def write(self) -> None:
-        """Makes a run of the current pieces, only of the marked ones if there are any. Raises StoreFullError,
-        StoreFailedError; then the pieces remain."""
+    def write(self, *, only_marked: bool = False) -> None:
+        """Makes a run of the current pieces, only of the marked ones if there are any. only_marked: makes none of other
+        pieces, which may find no room. Raises StoreFullError, StoreFailedError; then the pieces remain."""
         with self._writing:
-            self._write()
+            self._write(only_marked=only_marked)
 
-    def _write(self) -> None:
+    def _write(self, *, only_marked: bool = False) -> None:
         with self.lock:
             pieces = self._layers.frozen
-            if self._mark is not None and self._mark[1]:
+            if self._mark is not None and (only_marked or self._mark[1]):
                 pieces = pieces[: self._mark[1]]
         if not pieces:
             return

@@ -204,33 +204,40 @@ class _Shared:
 class _OpenRequests:
     """The open requests of a host or of a group, while they are read in the order of their starts.
 
-    The newest lease among them says how many may be open: all others were open when it was made. An older lease may
-    have a smaller number, if it waited while the capacity was raised."""
+    The capacity of each limits how many have its token or a lower one: these were leased when its own lease was made.
+    Later leases may be more, if the capacity was raised while it waited."""
 
     def __init__(self) -> None:
         self._open: list[tuple[Instant, int, int]] = []  # end, token, capacity: the first end is on top
 
     def begin(self, started: Instant, ended: Instant, token: int, capacity: int) -> tuple[int, int]:
-        """A request begins. Returns how many are open with it, and how many may be."""
+        """Adds a request; instants in microseconds. Returns how many are open with its token or a lower one, and how
+        many of these may be. If a later lease allows fewer than are open up to its token, its numbers are returned."""
         while self._open and self._open[0][0] <= started:
             heapq.heappop(self._open)
         heapq.heappush(self._open, (ended, token, capacity))
-        if len(self._open) > 1:
-            capacity = max(self._open, key=lambda request: request[1])[2]
-        return len(self._open), capacity
+        count, accepted = 1, capacity
+        by_token = sorted((one, most) for _, one, most in self._open) if len(self._open) > 1 else ()
+        for number, (one, most) in enumerate(by_token, 1):
+            if one >= token:
+                count, accepted = number, most
+                if count > accepted:
+                    break
+        return count, accepted
 
 
-def _widest(columns: list[npt.NDArray[np.int64]]) -> npt.NDArray[np.int64]:
-    """Returns the largest capacity that a host had before each request ended: that of its own lease, or of a later
-    lease whose request began by then. A train may wait while the capacity is raised."""
-    starts, ends, tokens, _, _, capacities = columns
+def _widest(columns: list[npt.NDArray[np.int64]], until: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Returns the largest capacity that a host had up to an instant of each request: that of its own lease, or of a
+    later lease whose request began by then. A train may wait while the capacity is raised. until: these instants, in
+    microseconds."""
+    starts, _, tokens, _, _, capacities = columns
     by_token = np.argsort(tokens, kind="stable")
     later = np.searchsorted(tokens, tokens, side="right", sorter=by_token)  # the place of the next lease, by token
     widest = capacities.copy()
     for capacity in np.unique(capacities)[1:].tolist():
         begun = np.where(capacities >= capacity, starts, _NEVER)[by_token]
         earliest = np.append(np.minimum.accumulate(begun[::-1])[::-1], _NEVER)
-        widest[earliest[later] < ends] = capacity
+        widest[earliest[later] <= until] = capacity
     return np.maximum(widest, capacities)
 
 
@@ -432,7 +439,8 @@ class Judge:
         self._judge_at_once(host, several)
         columns = several.columns()
         starts, ends, tokens, lines, is_grouped, at_lease = (column.tolist() for column in columns)
-        capacities = _widest(columns).tolist()
+        capacities = _widest(columns, columns[1]).tolist()
+        at_start = _widest(columns, columns[0]).tolist()
         in_order = np.sort(columns[2])
         leased_before = np.searchsorted(in_order, columns[2]).tolist()  # numbers of requests
         leased_until = np.searchsorted(in_order, columns[2], side="right").tolist()
@@ -449,6 +457,8 @@ class Judge:
                 text = f"{capacity} may be open, but more requests leased before it are in later lines"
                 proof.add("order", host, line, text)
                 continue
+            # The gap is that from the latest end of the requests that had been reported, of which the lines show some.
+            reported = min(max(0, leased_before[place] - at_start[place] + 1), behind[place])
             gap, required = several.gaps[2 * place : 2 * place + 2]
             if math.isnan(gap) or math.isnan(required):
                 if reported:

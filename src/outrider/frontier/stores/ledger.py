@@ -139,8 +139,8 @@ class Ledger:
         return self._tail
 
     def freeze(self, *, for_checkpoint: bool = False) -> None:
-        """Everything appended until now waits for `write_frozen`. for_checkpoint: a checkpoint begins. Until `settled`
-        or `give_up`, `names` returns the runs of everything appended until now, and of nothing later."""
+        """Lets everything appended until now wait for `write_frozen`. for_checkpoint: a checkpoint begins. Until
+        `settled` or `give_up`, `names` returns the runs of everything appended until now, and of nothing later."""
         with self._tiers.lock:
             self._seal()
             self._tiers.hold(self._sealed)
@@ -150,7 +150,7 @@ class Ledger:
                 self._tiers.mark()
 
     def give_up(self) -> None:
-        """The checkpoint that began last will not be made."""
+        """Forgets the checkpoint that began last, which will not be made."""
         self._tiers.unmark()
 
     @property
@@ -163,13 +163,14 @@ class Ledger:
         """How many of these bytes the thread that writes has not handled yet."""
         return self._tiers.pending_bytes
 
-    def write_frozen(self) -> None:
+    def write_frozen(self, *, for_checkpoint: bool = False) -> None:
         """Writes the frozen pieces as a new run, synced with its directory; for a separate thread. During a checkpoint
-        the first call writes the pieces that it lists, and a further one those that were frozen later.
+        the first call writes the pieces that it lists, and a further one those that were frozen later. for_checkpoint:
+        writes only pieces that the checkpoint lists.
 
         Raises StoreFullError and StoreFailedError; the frozen pieces stay readable, and the next attempt writes them.
         """
-        self._tiers.write()
+        self._tiers.write(only_marked=for_checkpoint)
 
     def merge(self) -> bool:
         """Makes one run of the newest ones where four or more have about the same size; False when there was nothing to
