@@ -66,9 +66,11 @@ def die_within(work: str, steps: int) -> None:
     setattr(SpilledKeys, WORK[work], cut)
 
 
-def note_merges(path: str) -> None:
+def note_merges(path: str, pipe: str, number: int, keys: int) -> None:
     """From now on a file of `MERGES` numbers says how many merges of seen keys began, how many ended, and how many keys
-    the newest has merged. Another process may read it at any time, also after the end of this one."""
+    the newest has merged. Another process may read it at any time, also after the end of this one. A byte goes to
+    `pipe`, which a process must have open, in the first merge from `number` on that has merged this number of keys."""
+    words = [os.open(pipe, os.O_WRONLY | os.O_CLOEXEC)]
     counts: npt.NDArray[np.uint64] = np.memmap(path, np.uint64, "r+", shape=MERGES)
     whole = SpilledKeys._merge
 
@@ -78,6 +80,8 @@ def note_merges(path: str) -> None:
         try:
             for done in whole(self, *of):
                 counts[2] += done
+                if words and counts[0] >= number and counts[2] >= keys:
+                    os.write(words.pop(), b".")
                 yield done
         finally:
             counts[1] += 1
@@ -98,7 +102,7 @@ class Life:
         if order["dies_within"]:
             die_within(*order["dies_within"])
         if order["spills"]:
-            note_merges(order["merges"])
+            note_merges(order["merges"], *order["merging"])
         self.frontier = Frontier.open(order["path"], settings=SETTINGS, seed=int(order["seed"]), robots="caller")
         self.note({"opened": self.frontier.opening.number, "fresh": self.frontier.opening.fresh})
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 import random
+import select
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +24,10 @@ SOURCES = TESTS.parent / "src"
 MERGING: dict[str, int] = {"spills": True, "hosts": 400, "links": 150, "pages": 500}
 """Keywords of `Rounds` for lives that merge runs of seen keys nearly all the time."""
 MERGES_WAITED_FOR = 12
-"""A life ends in one of this number of its first merges."""
+"""A life ends in one of this number of its first merges, or in a later and longer one."""
+KEYS_WAITED_FOR_BITS = 10
+"""And when it has merged at most two to this number of keys."""
+MERGE_SECONDS_MAX = 20.0
 
 
 class Rounds:
@@ -39,7 +43,7 @@ class Rounds:
         self.rests, self.hosts, self.spills, self.links, self.pages = rests, hosts, spills, links, pages
         self.store = store
         self.journals = journals
-        self._merges = journals / "merges"
+        self._merges, self._merging = journals / "merges", journals / "merging"
         self.rng = random.Random(seed)
         self.threads = threads
         self.oracle = Oracle()
@@ -49,6 +53,9 @@ class Rounds:
     @contextmanager
     def begun(self) -> Iterator[Rounds]:
         self.journals.mkdir(parents=True, exist_ok=True)
+        os.mkfifo(self._merging)
+        # For both directions, so that a life which opens it for writing finds a reader, and its end is no end of file.
+        self._merge_word = os.open(self._merging, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         mould = subprocess.Popen(
             [sys.executable, "-m", "crash.life"],
             env={**os.environ, "PYTHONPATH": os.pathsep.join([str(SOURCES), str(TESTS)])},
@@ -66,6 +73,7 @@ class Rounds:
             mould.stdin.close()
             mould.wait(20)
             mould.stdout.close()
+            os.close(self._merge_word)
 
     def live(
         self, end: Callable[[int], None], *, calls: int | None = None, dies_within: tuple[str, int] | None = None
@@ -74,12 +82,15 @@ class Rounds:
         as `life.die_within` takes it."""
         number, self.rounds = self.rounds, self.rounds + 1
         np.zeros(MERGES, np.uint64).tofile(self._merges)
+        with suppress(BlockingIOError):
+            os.read(self._merge_word, 1)  # the one of a life before that was not waited for
         journal = self.journals / f"{number}.jsonl"
         order = {
             "path": str(self.store), "journal": str(journal), "port": self.site.port, "round": number,
             "seed": self.rng.randrange(1 << 30), "threads": self.threads, "calls": calls, "rests": self.rests,
             "hosts": self.hosts, "links": self.links, "pages": self.pages, "spills": self.spills,
             "merges": str(self._merges), "dies_within": dies_within,
+            "merging": [str(self._merging), *self._moment()],
             "inherited": self.oracle.inherited(number), "repeats": self.oracle.repeats(self.rng),
         }  # fmt: skip
         print(json.dumps(order), file=self._order, flush=True)
@@ -117,12 +128,14 @@ class Rounds:
         begun, ended, keys = np.fromfile(self._merges, np.uint64).tolist()
         return (begun, keys) if begun > ended else (0, 0)
 
+    def _moment(self) -> tuple[int, int]:
+        """Draws a moment of a merge: its number from 1, and how many keys it has merged."""
+        return self.rng.randint(1, MERGES_WAITED_FOR), int(2 ** self.rng.uniform(0, KEYS_WAITED_FOR_BITS))
+
     def wait_for_merge(self) -> None:
-        """Waits until a random moment of a merge of seen keys, one of the first of the current life."""
-        end, first = time.monotonic() + 20, self.rng.randint(1, MERGES_WAITED_FOR)
-        while time.monotonic() < end and self.merging()[0] < first:
-            time.sleep(0.0002)
-        time.sleep(self.rng.uniform(0, 0.004))
+        """Waits until the current life says that a merge of seen keys is at the moment that was drawn for this life."""
+        if select.select([self._merge_word], [], [], MERGE_SECONDS_MAX)[0]:
+            os.read(self._merge_word, 1)
 
     def kill(self, process: int) -> None:
         os.kill(process, signal.SIGKILL)  # not gathered yet, so the number is still its own

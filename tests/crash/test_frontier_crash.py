@@ -709,15 +709,21 @@ def merging_world(seed: int) -> World:
     return world
 
 
-@pytest.mark.parametrize(
-    ("first", "step", "partial"),
-    [
-        pytest.param(1, 2, False, id="cut"),
-        pytest.param(2, 2, True, id="torn"),
-        pytest.param(1, 1, False, id="cut at each", marks=pytest.mark.long),
-        pytest.param(1, 1, True, id="torn at each", marks=pytest.mark.long),
-    ],
-)
+def cuts(*, every: int) -> pytest.MarkDecorator:
+    """The first call of the disk to fail, the step to the next one, and whether a part of it is written. `every`: the
+    step of the quick tests; the long ones fail each call."""
+    return pytest.mark.parametrize(
+        ("first", "step", "partial"),
+        [
+            pytest.param(1, every, False, id="cut"),
+            pytest.param(1 + every // 2, every, True, id="torn"),
+            pytest.param(1, 1, False, id="cut at each", marks=pytest.mark.long),
+            pytest.param(1, 1, True, id="torn at each", marks=pytest.mark.long),
+        ],
+    )
+
+
+@cuts(every=2)
 def test_a_power_cut_at_any_call_of_a_round_keeps_the_old_checkpoint_or_the_new_one(
     small_heads, small_segments, first, step, partial
 ):
@@ -758,15 +764,7 @@ def test_a_power_cut_at_any_call_of_a_round_keeps_the_old_checkpoint_or_the_new_
     raise AssertionError("the round never got through")
 
 
-@pytest.mark.parametrize(
-    ("first", "step", "partial"),
-    [
-        pytest.param(1, 6, False, id="cut"),
-        pytest.param(4, 6, True, id="torn"),
-        pytest.param(1, 1, False, id="cut at each", marks=pytest.mark.long),
-        pytest.param(1, 1, True, id="torn at each", marks=pytest.mark.long),
-    ],
-)
+@cuts(every=6)
 def test_a_power_cut_while_new_records_become_runs_during_a_checkpoint_loses_nothing(monkeypatch, first, step, partial):
     """The checkpoint is held open until several runs are younger than it, and ends. The images are those of a kill and
     of a power loss at a call of the disk. Each has all answered URLs and outcomes, and its counts are true."""

@@ -208,7 +208,7 @@ def test_a_run_that_found_no_room_is_tried_again_after_some_bytes_of_log(light, 
 
 
 def test_a_checkpoint_ends_although_younger_records_find_no_room(light, monkeypatch):
-    """It lists none of them, and frees the log."""
+    """The checkpoint lists the older records, and the younger ones stay in memory."""
     world = World()
     fill(world, 0, 300)
     rounds = world.frontier._rounds

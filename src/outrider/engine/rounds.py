@@ -325,7 +325,7 @@ class Rounds:
         self._patience = self._log.bytes_after(self.covered) + ROUND_PATIENCE_BYTES
 
     def _give_up(self, round_: Round) -> None:
-        """Ends a round for which the disk has no room."""
+        """Ends a round because the disk is full."""
         self._abandon(round_)
         self._try_later()
 

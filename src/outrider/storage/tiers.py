@@ -95,8 +95,9 @@ class Tiers:
             self._mark = None
 
     def write(self, *, only_marked: bool = False) -> None:
-        """Makes a run of the current pieces, only of the marked ones if there are any. only_marked: makes none of other
-        pieces, which may find no room. Raises StoreFullError, StoreFailedError; then the pieces remain."""
+        """Makes a run of the marked pieces, and of all pieces if every marked one has a run. only_marked: leaves the
+        other pieces in memory, because the disk may be full. Raises StoreFullError, StoreFailedError; then the pieces
+        remain."""
         with self._writing:
             self._write(only_marked=only_marked)
 
