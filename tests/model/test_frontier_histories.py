@@ -38,7 +38,7 @@ SEEDS_PER_KIND = 6 if kernels.in_use() == "native" else 2  # plain kernels answe
 @pytest.fixture(params=KINDS)
 def kind(request, monkeypatch):
     """The load of the disk: no checkpoint at all, some, one after the other; long queues on disk; power cuts; hosts
-    that become cold whenever they have no URLs, and return; seen keys that are written to disk three at a time.
+    that become cold whenever they have no URLs or few, and return; seen keys that are written to disk three at a time.
 
     Shared clocks: hosts are grouped by addresses that errands find."""
     if request.param == "log alone":
@@ -54,7 +54,7 @@ def kind(request, monkeypatch):
         monkeypatch.setattr("model.histories.HOSTS", [f"h{number}.com" for number in range(9)])
         monkeypatch.setattr("model.histories.KEYS", [None] * 14 + ["k"])
         set_limits(monkeypatch, LOG_BYTES_BEFORE_CHECKPOINT=1, CHECKPOINT_STEP_BYTES=300)
-        hosts_go_cold(monkeypatch)
+        hosts_go_cold(monkeypatch, with_urls=True)
     if request.param in ("seen keys on disk", "all on disk"):
         keys_go_to_disk(monkeypatch)
     if request.param in ("tails on disk", "all on disk"):

@@ -31,7 +31,7 @@ NOT_YET: frozenset[str] = frozenset()
 @pytest.fixture(params=KINDS)
 def kind(request, monkeypatch):
     """The load of the disk: the log alone; checkpoints at any moment, and calls cut into frames; long queues and hosts
-    with nothing due."""
+    with few URLs or none."""
     if request.param == "log alone":
         set_limits(monkeypatch, KEPT_URLS_MIN=1 << 40)
     else:
@@ -45,7 +45,7 @@ def kind(request, monkeypatch):
         monkeypatch.setitem(TailedBacklog.__init__.__kwdefaults__, "head_cards_max", 1)
         monkeypatch.setitem(TailedBacklog.__init__.__kwdefaults__, "chunk_cards", 2)
         set_limits(monkeypatch, BACKLOG_MANY_CARDS=4)
-        hosts_go_cold(monkeypatch)
+        hosts_go_cold(monkeypatch, with_urls=True)
     return request.param
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -16,9 +16,10 @@ from outrider.engine import Frontier
 from outrider.errors import PagesNeedErrandsError
 from outrider.frontier.format.card_columns import Cards
 from outrider.frontier.machine import Machine
+from outrider.frontier.schedule import cooling
 from outrider.frontier.state.hosts import ASKED, GATED, NONE
 from outrider.frontier.state.tables import AUTHORITIES, CALLED, OWN, QUEUES, ROBOTS_FILES, Tables
-from outrider.frontier.state.url_table import STATES
+from outrider.frontier.state.url_table import QUEUED, STATES, WAITING
 from outrider.frontier.stores.recent import Recent
 from outrider.frontier.verbs.statuses import leased_heads
 from outrider.journey import Lease, LeaseBatch, Outcome, Verdict
@@ -164,14 +165,15 @@ def recount(frontier: Frontier) -> list[str]:
             elif state == "waiting" and head["due"] <= machine.core.woken:
                 state = "queued"
             places[state] += 1
-    # A planned URL is queued without a new record, at any time.
-    places["queued"] += max(0, places["planned"] - len(tables.urls.planned))
-    places["planned"] = min(places["planned"], len(tables.urls.planned))
+    # A planned URL is queued without a new record, at any time. Both calendars have cards of deleted queues.
+    there = len(tables.urls.calendar) + len(tables.urls.planned) - tables.urls.void_waiting
+    woken = min(places["planned"], max(0, places["waiting"] + places["planned"] - there))
+    places["queued"] += woken
+    places["waiting"] += places.pop("planned", 0) - woken
     filed = {
-        "queued": len(tables.urls.backlog),
+        "queued": len(tables.urls.backlog) + sum(map(len, cards_at_cold_hosts(tables))),
         "leased": len(open_ones),
-        "waiting": len(tables.urls.calendar) - tables.urls.void_waiting,
-        "planned": len(tables.urls.planned),
+        "waiting": there,
     }
     problems.extend(
         f"{places[state]} URLs are {state}, {count} are where they must be"
@@ -205,13 +207,22 @@ def recount(frontier: Frontier) -> list[str]:
     return problems
 
 
-def hosts_go_cold(monkeypatch: Any) -> None:
-    """Moves each host without URLs to disk before each checkpoint, a few rows at a step."""
+def cards_at_cold_hosts(tables: Tables) -> Iterator[Cards]:
+    """The queued URLs in the records of cold hosts, without those of deleted crawls."""
+    for told in tables.cold.scan():
+        cards = told.cards(np.flatnonzero(told.heads["queued"]))
+        yield cards.filter(~tables.urls.void(cards.heads))
+
+
+def hosts_go_cold(monkeypatch: Any, *, with_urls: bool = False) -> None:
+    """Moves each host without URLs to disk before each checkpoint, a few rows at a step. with_urls: also ready hosts
+    with few queued URLs, of which two return at once."""
+    if with_urls:
+        set_limits(monkeypatch, FRONT_HOSTS_LEAST=0, FRONT_RETURNS=2, FRONT_PLACES_UNUSED_MAX=2)
     set_limits(
         monkeypatch,
         HOT_HOSTS_MIN=0,
         HOT_HOST_MEMORY_BYTES=1 << 40,
-        ROUND_SOONER_FOR_HOSTS=1,
         COLD_STEP_ROWS=2,
         NAMES_FREED_BYTES_MIN=8,
     )
@@ -280,7 +291,7 @@ def everything_of(tables: Tables) -> list[object]:
                 listed = [some for some in listed if some]
             facts.append((section, [kind for kind, _ in blocks], listed))
     # Records of deleted queues and crawls have no owner: their number is not part of the state.
-    living = (cards.filter(~tables.urls.void(cards.heads)) for cards in tables.urls.ledger.scan())
+    living = (_as_stored(cards.filter(~tables.urls.void(cards.heads))) for cards in tables.urls.ledger.scan())
     facts.append([sorted((bytes(card.heads.tobytes()), card.arena) for card in _single(living))])
     return facts
 
@@ -288,6 +299,16 @@ def everything_of(tables: Tables) -> list[object]:
 def _single(batches: Iterable[Cards]) -> Iterable[Cards]:
     for cards in batches:
         yield from (cards.take([row]) for row in range(len(cards)))
+
+
+def _as_stored(cards: Cards) -> Cards:
+    """Returns the cards of a ledger without a difference that is no fact: whether a URL that was due is noted as
+    queued. A host that goes cold with it notes that, and a replay moves no host to disk."""
+    if cooling.FRONT_HOSTS_LEAST:
+        return cards
+    heads = cards.changed()
+    heads["state"][heads["state"] == WAITING] = QUEUED
+    return cards.with_heads(heads)
 
 
 def rows(frontier: Frontier) -> list[object]:

@@ -155,7 +155,7 @@ def test_one_that_does_not_fit_is_not_used(change, monkeypatch):
     world = stopped()
     module = "outrider.frontier.state.kept_schedule"
     if change == "a format":
-        monkeypatch.setattr(f"{module}.SCHEDULE_FORMAT", 2)
+        monkeypatch.setattr(f"{module}._FORMATS_READ", (1, 3))
     elif change == "a checkpoint":
         ranges = list(newest(world).ranges())
         rewrite(world, [*ranges, ranges[0]])

@@ -32,7 +32,6 @@ from outrider.limits import (
     ORDERS_BEFORE_CHECKPOINT,
     OWN_SLOT,
     ROUND_PATIENCE_BYTES,
-    ROUND_SOONER_FOR_HOSTS,
 )
 from outrider.storage.checkpoint import (
     SCHEDULES,
@@ -140,7 +139,8 @@ class Rounds:
         self._added_bytes = 0  # of new records since a call last waited for the thread that writes them
 
     def step(self, now: Instant) -> None:
-        """Copies some ranges, or begins or ends a round; a call never waits for more than one step."""
+        """Copies some ranges, begins or ends a round, or moves some hosts to disk; a call never waits for more than one
+        step."""
         if self._failure.error is not None or self._ended():
             return
         if self.finisher is None and self.under_way is None:
@@ -151,9 +151,13 @@ class Rounds:
                 self._cooled = self._cooled or not self._machine.core.cooling.step(now)
                 if self._cooled and self._spilling is None:
                     self.begin(now)  # without frozen records, or it would need more than the share
+            else:
+                self._cool(now)
             # After that, and without merges: new records may always be enough for another run, and a round must begin.
             self._keep_share(merges=not due)
             return
+        if self.under_way is None:
+            self._cool(now)
         self._keep_share(merges=False)
         if self.finisher is not None or self.under_way is None:
             return
@@ -169,9 +173,9 @@ class Rounds:
             self._write_beside(round_)  # one range alone may be as much, with no thread that writes
             return
         begun = round_.copied_bytes
-        # A call that logs much is slow anyway: so the log grows by at most half of what a round copies.
+        # A call that logs much is slow anyway: so the log grows by at most a quarter of what a round copies.
         logged, round_.logged_bytes = self._log.frame_bytes - round_.logged_bytes, self._log.frame_bytes
-        most = min(max(CHECKPOINT_STEP_BYTES, 2 * logged), CHECKPOINT_RANGE_BYTES_MAX)
+        most = min(max(CHECKPOINT_STEP_BYTES, 4 * logged), CHECKPOINT_RANGE_BYTES_MAX)
         while (place := round_.next()) is not None:
             self._copy(round_, *place, now)
             # A slot of a few hosts makes small ranges; one per call, a round over all slots would never end.
@@ -181,11 +185,15 @@ class Rounds:
         self._copying(None)
         self.finisher = self._beside(self._finish, round_, self._log.appended_lsn)
 
+    def _cool(self, now: Instant) -> None:
+        """Moves hosts to disk while far too many are in memory, also between checkpoints. Not while one copies rows."""
+        cooling = self._machine.core.cooling
+        if cooling.presses or cooling.under_way:
+            cooling.step(now)
+
     def _is_due(self) -> bool:
         """Whether the log is long enough for a round."""
         threshold = max(LOG_BYTES_BEFORE_CHECKPOINT, self.bytes // 2)
-        if self._machine.core.cooling.presses:
-            threshold //= ROUND_SOONER_FOR_HOSTS
         logged = self._log.bytes_after(self.covered)
         return logged > self._patience and (logged > threshold or self._has_many_orders())
 
@@ -400,6 +408,7 @@ class Rounds:
         """Makes a whole round, after the current one. Raises StoreFailedError."""
         with self._stops_the_store():
             self._through(now)
+            self._machine.core.cooling.end_pass()  # one from before may have had fewer hosts to look at
             while self._machine.core.cooling.step(now):
                 pass
             self._machine.tables.urls.ledger.freeze()

@@ -82,9 +82,9 @@ class FrontierSettings:
     memory_bytes: the limit of memory for URLs, hosts and robots rules (docs/memory.md). 1/32 of it is for robots.txt
     files and their rules: beyond that, the least recently used files are on disk. 1/8 is for cards of the ledger that
     are not in a run yet, and 1/8 for hosts: for each 2,000 bytes of `memory_bytes` one host may be in memory, and
-    beyond that, hosts with nothing due become cold with the next checkpoint. 1/4 is for the fingerprints of accepted
-    URLs: beyond half of it they are on disk, behind a filter. The rest, 15/32, is for cards of queued URLs: beyond it,
-    the worse cards of longer queues are on disk, and short queues as a whole.
+    beyond that, hosts without queued URLs become cold, and then ready hosts with few of them. 1/4 is for the
+    fingerprints of accepted URLs: beyond half of it they are on disk, behind a filter. The rest, 15/32, is for cards of
+    queued URLs: beyond it, the worse cards of longer queues are on disk, and short queues as a whole.
     """
 
     delay: float = DELAY_SECONDS_FLOOR
@@ -119,7 +119,7 @@ class FrontierSettings:
 
     @property
     def hot_hosts_max(self) -> int:
-        """How many hosts may be in memory; beyond that, hosts with nothing due become cold."""
+        """How many hosts may be in memory; beyond that, hosts become cold."""
         return max(HOT_HOSTS_MIN, self.memory_bytes // HOT_HOST_MEMORY_BYTES)
 
     @classmethod

@@ -7,5 +7,6 @@ all of it from the columns of hosts and the backlog, so nothing here is on disk.
     host_schedule.py  the timetable of resting hosts and the rings of ready queues
     errand_queue.py   the errands that are lined up at one host
     group_turns.py    clocks and turns that several hosts share
-    cooling.py        the choice of the hosts that go cold before a checkpoint
+    cooling.py        the choice of the hosts that go cold
+    front_returns.py  the return of cold hosts with queued URLs, before a draw
 """

@@ -1,42 +1,60 @@
-"""Moves hosts to the disk when too many are in memory: the least recently visited, in bounded steps before a checkpoint
-begins."""
+"""Moves hosts to the disk when too many are in memory, in bounded steps before a checkpoint begins: first hosts without
+queued URLs, the least recently visited ones. If they are not enough, ready hosts with few queued URLs follow, those of
+the lowest classes, and of one class the youngest rows."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from outrider.clock import Instant
+from outrider.frontier.schedule.front_returns import FrontReturns
 from outrider.frontier.schedule.host_schedule import HostSchedule
-from outrider.frontier.state.cold import EXTRA_BYTES_MAX, cells_bytes, may_go
+from outrider.frontier.state.cold import EXTRA_BYTES_MAX, cells_bytes, may_go, may_go_with_urls
 from outrider.frontier.state.hosts import MANY, ROBOTS, Rows
 from outrider.frontier.state.tables import Tables
-from outrider.limits import COLD_SAMPLE_ROWS, COLD_STEP_ROWS
+from outrider.limits import (
+    COLD_ROWS_PER_NEW_HOST,
+    COLD_SAMPLE_ROWS,
+    COLD_STEP_ROWS,
+    COLD_STEP_ROWS_MOST,
+    FRONT_HOSTS_LEAST,
+)
 
 
 class Cooling:
-    """hot_max: how many hosts may have rows. A host that still adds to the clock of a group is kept: when it leaves,
-    the delays of its groups after its last request are over, so they need no record."""
+    """front: the return of hosts that left with URLs; hot_max: how many hosts may have rows. A host that still adds
+    to the clock of a group is kept: when it leaves, the delays of its groups after its last request are over, so they
+    need no record."""
 
-    def __init__(self, tables: Tables, turns: HostSchedule, hot_max: int) -> None:
+    def __init__(self, tables: Tables, turns: HostSchedule, front: FrontReturns, hot_max: int) -> None:
         self._tables = tables
         self._turns = turns
+        self.front = front
         self._hot_max = hot_max
         self._hand: int | None = None  # the next row to look at; None between two passes
         self._cutoff: Instant = 0  # hosts that were visited later are kept
+        self._bar = _NO_BAR  # hosts with queued URLs of better places are kept
+        self._made = 0  # rows that hosts got before the last step
+        self._added = 0  # rows that they got since this pass began
         self._left = 0  # how many hosts the last pass left in memory
         self._room = 0  # bytes of robots rules that this pass may still move: they stay in memory until its end
 
     @property
     def presses(self) -> bool:
-        """Whether more than twice as many hosts are in memory as may be, and a quarter more than the last pass left
-        there."""
+        """Whether a quarter more hosts are in memory than may be, and a quarter more than the last pass left there."""
         count = len(self._tables.hosts)
         if self._tables.cold.ledger is None:
             return False
-        return count > 2 * self._hot_max and 4 * count > 5 * self._left
+        return 4 * count > 5 * max(self._hot_max, self._left)
+
+    @property
+    def under_way(self) -> bool:
+        """Whether a pass has begun."""
+        return self._hand is not None
 
     def step(self, now: Instant) -> bool:
-        """Looks at some rows. Returns whether more are left to look at before a checkpoint begins."""
+        """Looks at some rows. Returns whether more are left to look at before a checkpoint begins. Not while a
+        checkpoint copies rows."""
         hosts = self._tables.hosts
         if self._hand is None and not self._begin(now):
             return False
@@ -45,21 +63,65 @@ class Cooling:
             self._tables.leaving.drop(COLD_STEP_ROWS)
             return True
         first = self._hand or 0
-        rows = np.arange(first, min(first + COLD_STEP_ROWS, hosts.count), dtype=np.uint32)
-        rows = may_go(self._tables, rows, now)
-        self._put_away(rows[_last_requests(self._tables, rows) <= self._cutoff], now)
-        hosts.tidy(COLD_STEP_ROWS)
-        self._hand = first + COLD_STEP_ROWS
+        # After a call that added many hosts the step is longer, or a pass would never reach their number.
+        added, self._made = hosts.made - self._made, hosts.made
+        self._added += added
+        count = min(COLD_STEP_ROWS + added * COLD_ROWS_PER_NEW_HOST, COLD_STEP_ROWS_MOST)
+        most = COLD_STEP_ROWS + 3 * min(added, COLD_STEP_ROWS_MOST // 10)  # going costs more than a look
+        rows = np.arange(first, min(first + count, hosts.count), dtype=np.uint32)
+        empty = may_go(self._tables, rows, now)
+        self._put_away(empty[_last_requests(self._tables, empty) <= self._cutoff], now)
+        if self._bar != _NO_BAR:
+            ready = self._may_go_ready(rows, now)
+            ready = ready[self._places(ready) <= self._bar][: self._spare()]
+            if len(ready) > most:
+                ready = ready[:most]
+                count = int(ready[-1]) + 1 - first
+            self._put_away(ready, now)
+        hosts.tidy(count)
+        self._hand = first + count
         if self._hand >= hosts.count or len(hosts) <= self._kept():
-            self._hand = None
-            self._left = len(hosts)
+            self._left = len(hosts) - self._added
+            self.end_pass()
         return self._hand is not None
+
+    def end_pass(self) -> None:
+        """Ends the pass that is under way, if there is one."""
+        self._hand = None
+        self._tables.cold.front.end_pass()
 
     def put_back(self, rows: Rows, now: Instant) -> None:
         """Moves hosts that were recalled for a moment back to the disk, if they may leave."""
-        self._room = self._tables.robots.rulebook.bytes_max
+        self._room = self._room_for_rules()
         if self._tables.hosts.reuses and not self._tables.leaving.stalled:
-            self._put_away(may_go(self._tables, np.sort(rows), now), now)
+            rows = np.sort(rows)
+            self._put_away(may_go(self._tables, rows, now), now)
+            self._put_away(self._may_go_ready(rows, now)[: self._spare()], now)
+
+    def _may_go_ready(self, rows: Rows, now: Instant) -> Rows:
+        """Returns the rows of ready hosts with few queued URLs, which may go cold with them. Without their rows they
+        could not wait for the clock of a group."""
+        if self._turns.shared.used or self._spare() <= 0:
+            return rows[:0]
+        rows = may_go_with_urls(self._tables, rows, now)
+        queues = self._tables.hosts.first_queue[rows]
+        may = np.frombuffer(self._turns.ready.standing(queues), np.bool_) & ~self.front.stay(queues)
+        return rows[may]
+
+    def _spare(self) -> int:
+        """How many ready hosts may leave the memory."""
+        return max(0, len(self._turns.ready) - FRONT_HOSTS_LEAST)
+
+    def _places(self, rows: Rows) -> _Places:
+        """The place of each host in the order in which they stay: its class, and for one class its row."""
+        classes = self._tables.urls.backlog.best(self._tables.hosts.first_queue[rows])
+        return classes.astype(np.int64) << 32 | (_ROWS_MAX - rows.astype(np.int64))
+
+    def _room_for_rules(self) -> int:
+        """How many bytes of robots rules may move before the records in memory are written."""
+        cold = self._tables.cold.ledger
+        here = 0 if cold is None else cold.unfrozen_bytes + cold.frozen_bytes
+        return self._tables.robots.rulebook.bytes_max - here
 
     def _kept(self) -> int:
         """How many hosts a pass leaves: an eighth below the limit, so that not every checkpoint needs a pass."""
@@ -74,13 +136,17 @@ class Cooling:
         step = 1 + hosts.count // COLD_SAMPLE_ROWS
         sample = np.arange(0, hosts.count, step, dtype=np.uint32)
         asked = np.sort(_last_requests(self._tables, may_go(self._tables, sample, now)))
-        if not len(asked):
-            self._left = len(hosts)
-            return False
         wanted = (len(hosts) - self._kept()) // step
         self._cutoff = int(asked[max(0, wanted - 1)]) if wanted < len(asked) else now
-        self._hand = 0
-        self._room = self._tables.robots.rulebook.bytes_max
+        self._bar = _NO_BAR
+        if (more := min(wanted - len(asked), self._spare() // step)) > 0:
+            places = np.sort(self._places(self._may_go_ready(sample, now)))
+            self._bar = int(places[min(more, len(places)) - 1]) if len(places) else _NO_BAR
+        if not len(asked) and self._bar == _NO_BAR:
+            self._left = len(hosts)
+            return False
+        self._hand, self._made, self._added = 0, hosts.made, 0
+        self._room = self._room_for_rules()
         return True
 
     def _put_away(self, rows: Rows, now: Instant) -> None:
@@ -116,6 +182,11 @@ class Cooling:
         self._room -= size
         rulebook.promise(files)
         return True
+
+
+_NO_BAR = -1
+_ROWS_MAX = (1 << 32) - 1
+_Places = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 
 def _last_requests(tables: Tables, rows: Rows) -> np.ndarray[tuple[int], np.dtype[np.int64]]:

@@ -19,7 +19,7 @@ the log after them, and derives everything that schedules.
     hosts.py           hosts and queues: columns with a row each, found by hash
     spanning_keys.py   keys that span hosts: one turn and one clock for all their queues
     deleted_queues.py  queues of deleted crawls, removed bit by bit
-    cold.py            hosts with nothing due: records on disk, recalled when a call names them
+    cold.py            hosts that are not needed soon: records on disk, recalled when a call names or draws them
     rested.py          open leases whose request is over
     errand.py          the kinds of errands, the open ones, and those that callers queue
     host_addresses.py  the addresses of hosts, and the errands that resolve them

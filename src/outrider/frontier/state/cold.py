@@ -1,13 +1,15 @@
-"""Cold hosts: hosts with nothing due. Each is on disk as a record of some dozens of bytes; memory keeps its hash.
+"""Cold hosts: hosts that are not needed soon. Each is on disk as a record of some dozens of bytes; memory keeps its
+hash.
 
 Going cold changes only the form of the state, so it is not a fact: the record of a host contains all values of its
 rows, and `recall` makes the rows again. So replay of a log never moves a host to the disk, and recalls it at the first
 fact that names it. Records are cards in a separate ledger, whose keys are the hashes of hosts: each checkpoint writes a
 run of them. When a host has rows, its older record does not count.
 
-A host may go cold when its clock allows a request and it is empty: no lease, no errand, no URL that is queued,
-held or parked. Waiting URLs remain in the calendar; they name their queue by its hash, from which the hash of the host
-follows.
+A host may go cold when its clock allows a request, and it has no lease, no errand and no parked URL. Waiting URLs
+remain in the calendar; they name their queue by its hash, from which the hash of the host follows. A few queued URLs go
+with their host: the record contains their cards, and the host waits in the front tier (`stores/front_tier.py`). If a
+card is in the record of its host, the record of its URL says queued.
 """
 
 from __future__ import annotations
@@ -43,9 +45,18 @@ from outrider.frontier.state.hosts import (
     queue_hashes,
     shared_rules,
 )
+from outrider.frontier.stores.chunks import laid_out, read_out
+from outrider.frontier.stores.front_tier import FrontTier
 from outrider.frontier.stores.ledger import Ledger, LedgerStatistics
-from outrider.kernels.card_layout import HEAD
-from outrider.limits import MICROSECONDS, RUN_READ_BYTES
+from outrider.kernels.card_layout import HEAD, PLANNED
+from outrider.limits import (
+    CLASSES,
+    COLD_CARDS_BYTES_MAX,
+    COLD_CARDS_MAX,
+    FRONT_PLACES_UNUSED_MAX,
+    MICROSECONDS,
+    RUN_READ_BYTES,
+)
 from outrider.storage.files import Files
 from outrider.storage.read_ahead import ahead
 from outrider.storage.runs import COLD
@@ -60,33 +71,39 @@ RECORD = np.dtype(
     {
         "names": [
             *("fingerprint", "done", "gone", "rest", "ended", "gap", "extra_bytes"),
-            *("high", "slot", "answered", "name_bytes", "state", "reason", "crawl", "waiting"),
+            *("high", "slot", "answered", "name_bytes", "state", "reason", "klass", "queued", "crawl", "waiting"),
         ],
         "formats": [
             *("<u8", "<u4", "<u4", "<i8", "<i8", "<f8", "<u4"),
-            *("<u2", "<u2", "<u4", "<u2", "u1", "u1", "<u2", "<u4"),
+            *("<u2", "<u2", "<u4", "<u2", "u1", "u1", "u1", "u1", "<u2", "<u4"),
         ],
-        "offsets": [0, 8, 12, 16, 24, 32, 44, 48, 50, 52, 56, 60, 61, 66, 68],
+        "offsets": [0, 8, 12, 16, 24, 32, 44, 48, 50, 52, 56, 60, 61, 62, 63, 66, 68],
         "itemsize": HEAD.itemsize,
     }
 )
 """The head of a card, read as the record of a host. fingerprint: its hash, and high: the upper 16 bits of it; rest:
-microseconds of rest in addition to `ended` and its gap; crawl, done, gone, waiting: cells of its youngest queue. The
-body is its name, followed by values that few hosts have: `_extra_of`."""
+microseconds of rest in addition to `ended` and its gap; crawl, done, gone, waiting, queued: cells of its youngest
+queue; klass: the class of its best queued URL, 0 without one. The body is its name, followed by values that few hosts
+have: `_extra_of`."""
 
 _CRAWLS_MAX = 0xFFFF  # `extra` contains higher rows of crawls
 _LOW = np.uint64((1 << 56) - 1)
 # with the name, and values with bounds of their own, a record has at most a megabyte: older releases read no longer one
 EXTRA_BYTES_MAX = (1 << 20) - (1 << 16)
-_RARE, _RULES, _QUEUES, _ADDRESS, _AUTHORITIES, _CRAWL = "b", "r", "q", "i", "a", "c"
+_RARE, _RULES, _QUEUES, _ADDRESS, _AUTHORITIES, _CRAWL, _CARDS = "b", "r", "q", "i", "a", "c", "u"
+_CARDS_ALONE = (
+    b"\x81\xa1u\xc5"  # an `extra` that has only cards, in MessagePack: their length (2 bytes) and they follow
+)
 _DIGEST, _BODY = 10, 11  # within an authority's cells
-_STATES = {"waiting": 3, "done": 5, "gone": 6}  # the numbers of states in the tables
-_SALTS = {state: mixed(np.array([state], np.uint64))[0] for state in _STATES.values()}
+_STATES = {"waiting": 3, "done": 5, "gone": 6}  # the numbers of states in the tables, for which a queue has a column
+_COUNTED = {"queued": 1, **_STATES}
+_SALTS = {state: mixed(np.array([state], np.uint64))[0] for state in _COUNTED.values()}
 
 
 _Counts = tuple[int, ...]
-"""Queues, those of them with URLs that are not completed, and waiting, done and gone URLs."""
-_NO_COUNTS: _Counts = (0, 0, 0, 0, 0)
+"""Queues, those of them with URLs that are not completed, hosts with queued URLs, and queued, waiting, done and gone
+URLs."""
+_NO_COUNTS: _Counts = (0, 0, 0, 0, 0, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +115,7 @@ class ColdQueue:
     done: int
     gone: int
     rules: QueueRules | None = None
+    queued: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +160,20 @@ class _Extras(Mapping[int, Mapping[str, Any]]):
         for place, packed in self._packed.items():
             if key in packed and name in (extra := self[place]):
                 yield place, extra[name]
+
+    def cards(self, place: int) -> bytes:
+        """The cards of the queued URLs of a place, as they were laid out."""
+        packed = self._packed[place]
+        if packed.startswith(_CARDS_ALONE):
+            return packed[len(_CARDS_ALONE) + 2 :]
+        found: bytes = self[place][_CARDS]
+        return found
+
+    def beyond_cards(self) -> Iterator[tuple[int, Mapping[str, Any]]]:
+        """The places that have other values than cards, and their values."""
+        for place, packed in self._packed.items():
+            if not packed.startswith(_CARDS_ALONE):
+                yield place, self[place]
 
     def take(self, rows: npt.NDArray[np.intp]) -> _Extras:
         """The values of these places, by their number among them."""
@@ -204,7 +236,11 @@ class ColdRecords:
         crawl = int(extra.get(_CRAWL, head["crawl"]))
         counts = (int(head["waiting"]), int(head["done"]), int(head["gone"]))
         more = [_queue(cells) for cells in extra.get(_QUEUES, ())]
-        return [ColdQueue(crawl, *counts, _rules(extra.get(_RULES))), *more]
+        return [ColdQueue(crawl, *counts, _rules(extra.get(_RULES)), int(head["queued"])), *more]
+
+    def cards(self, places: npt.NDArray[np.intp]) -> Cards:
+        """The cards of the queued URLs of these hosts, in the order of the hosts."""
+        return read_out(self.heads["queued"][places].tolist(), [self.extras.cards(place) for place in places.tolist()])
 
     def authorities(self, place: int) -> list[ColdAuthority]:
         """The authorities of one host."""
@@ -237,6 +273,9 @@ class ColdHosts:
     def __init__(self, ledger: Ledger | None = None) -> None:
         self._ledger = ledger
         self._set = kernels.FingerprintSet()
+        self._with_cards = kernels.FingerprintSet()  # of them, those with queued URLs
+        self.front = FrontTier()
+        """The hosts with queued URLs, in the order in which they return."""
         self._counts: dict[int, _Counts] = {}  # by crawl
         self.empty_file = 0
         """The digest of an empty robots.txt in this store."""
@@ -267,6 +306,12 @@ class ColdHosts:
             return np.zeros(len(hashes), np.bool_)
         return np.frombuffer(self._set.check(_slots(hashes), np.ascontiguousarray(hashes)), np.bool_)
 
+    def have_cards(self, hashes: Uint64s) -> npt.NDArray[np.bool_]:
+        """Whether each of these hosts is cold and has queued URLs."""
+        if not len(self._with_cards):
+            return np.zeros(len(hashes), np.bool_)
+        return np.frombuffer(self._with_cards.check(_slots(hashes), np.ascontiguousarray(hashes)), np.bool_)
+
     def have_queues(self, queues: Uint64s, crawls: Any) -> npt.NDArray[np.bool_]:
         """Whether each of these queues belongs to a cold host."""
         return self.has(hosts_of_queues(np.ascontiguousarray(queues), np.asarray(crawls, np.uint32)))
@@ -279,16 +324,26 @@ class ColdHosts:
         """How many of these queues have URLs that are not completed."""
         return self._counts.get(crawl, _NO_COUNTS)[1]
 
+    def with_cards(self) -> Iterator[tuple[int, int]]:
+        """The rows of crawls with queued URLs at cold hosts, and the number of these hosts."""
+        return ((crawl, counts[2]) for crawl, counts in self._counts.items() if counts[2])
+
+    @property
+    def queued(self) -> int:
+        """How many queued URLs of crawls that are not deleted the records contain."""
+        return sum(counts[3] for counts in self._counts.values())
+
     @property
     def crawls(self) -> int:
         """One more than the highest row of a crawl that has a queue here."""
         return 1 + max(self._counts, default=-1)
 
-    def let_go(self, crawl: int) -> tuple[int, int, int]:
-        """Removes a deleted crawl from the counts. Returns how many URLs of its queues here were waiting, done and
-        gone."""
-        _, _, waiting, done, gone = self._counts.pop(crawl, _NO_COUNTS)
-        return waiting, done, gone
+    def let_go(self, crawl: int) -> tuple[int, int, int, int]:
+        """Removes a deleted crawl from the counts and the front tier. Returns how many URLs of its queues here were
+        queued, waiting, done and gone."""
+        self.front.drop(crawl)
+        *_, queued, waiting, done, gone = self._counts.pop(crawl, _NO_COUNTS)
+        return queued, waiting, done, gone
 
     def rest_floor(self, told: ColdRecords) -> npt.NDArray[np.int64]:
         """The end of the rest of each host, raised where a COLD_REST fact made all cold hosts rest since."""
@@ -298,6 +353,11 @@ class ColdHosts:
         ended, gap = told.heads["ended"], told.heads["gap"]
         floor = at + np.ceil(np.maximum(gap, delay) * MICROSECONDS).astype(np.int64)
         return np.where((ended > 0) | (told.rest_until > 0), np.maximum(told.rest_until, floor), told.rest_until)
+
+    def floor_first_end(self) -> Instant:
+        """The instant before which every visited cold host rests because of a COLD_REST fact, 0 without one."""
+        at, delay = self.floor
+        return at + instant(delay) if at else 0
 
     def floor_end(self) -> Instant:
         """The instant after which no cold host rests because of a COLD_REST fact, 0 without one."""
@@ -338,12 +398,12 @@ class ColdHosts:
         """Returns by state: the number of URLs in the records, and a sum in which each queue's count has its own
         weight. `weigh` of the same URLs returns the same sum, of other URLs hardly ever. Queues of deleted crawls do
         not count."""
-        counts, sums = dict.fromkeys(_STATES.values(), 0), dict.fromkeys(_STATES.values(), 0)
+        counts, sums = dict.fromkeys(_COUNTED.values(), 0), dict.fromkeys(_COUNTED.values(), 0)
         for told in self.scan():
             crawls = told.crawls()
             lives = ~gone.take(crawls, mode="clip")
             weights = queue_hashes(told.hashes, crawls)
-            for name, state in _STATES.items():
+            for name, state in _COUNTED.items():
                 column = np.where(lives, told.heads[name], 0).astype(np.uint64)
                 counts[state] += int(column.sum())
                 sums[state] += int((mixed(weights ^ _SALTS[state]) * column).sum(dtype=np.uint64))
@@ -365,17 +425,28 @@ class ColdHosts:
     @property
     def memory_bytes(self) -> int:
         """Bytes of memory for the hashes."""
-        return self._set.statistics()["bytes"]
+        return self._set.statistics()["bytes"] + self._with_cards.statistics()["bytes"] + self.front.bytes
 
     # -- going and coming ---------------------------------------------------------------------------------------------
 
     def put_away(self, tables: Tables, rows: Rows) -> None:
-        """Writes records of these hosts and removes their rows. `may_go` must have allowed them."""
+        """Writes records of these hosts and removes their rows. `may_go` or `may_go_with_urls` must have allowed
+        them. Raises DamagedStoreError; then nothing is changed."""
         assert self._ledger is not None
         hosts, queues = tables.hosts, tables.queues
+        counts = tables.urls.backlog.waiting(hosts.first_queue[rows])
+        some_cards: list[bytes] = []
+        classes = np.zeros(len(rows), np.uint8)
+        if counts.any():
+            rows, counts, some_cards, classes = _taken(tables, rows, counts)
+            if not len(rows):
+                return
         heads = np.zeros(len(rows), HEAD)
         cells = heads.view(RECORD)
         hashes, first = hosts.hash[rows], hosts.first_queue[rows]
+        laden = np.flatnonzero(counts)
+        if len(laden):
+            cells["queued"], cells["klass"] = counts, classes
         names = hosts.names(rows)
         cells["fingerprint"], cells["high"], cells["slot"] = hashes, hashes >> np.uint64(48), hosts.slot[rows]
         cells["ended"], cells["gap"], cells["reason"] = hosts.ended[rows], hosts.gap[rows], hosts.reason[rows]
@@ -395,8 +466,11 @@ class ColdHosts:
         if tables.addresses.by_host:
             odd |= np.array([row in tables.addresses.by_host for row in rows.tolist()], np.bool_)
         offsets = np.zeros(len(rows) + 1, np.int64)
-        if odd.any():
-            extras = {place: self._extra_of(tables, int(rows[place]), more) for place in np.flatnonzero(odd).tolist()}
+        if odd.any() or len(laden):
+            cards = dict(zip(laden.tolist(), some_cards, strict=True))
+            extras = {place: _cards_alone(some) for place, some in cards.items()}
+            for place in np.flatnonzero(odd).tolist():
+                extras[place] = self._extra_of(tables, int(rows[place]), more, cards.get(place))
             cells["extra_bytes"] = [len(extras.get(place, b"")) for place in range(len(rows))]
             parts = [part for place, name in enumerate(names.pieces()) for part in (name, extras.get(place, b""))]
             arena = b"".join(parts)
@@ -405,17 +479,25 @@ class ColdHosts:
         np.cumsum(cells["name_bytes"].astype(np.int64) + cells["extra_bytes"], out=offsets[1:])
         self._ledger.append(Cards(heads, arena, offsets))
         self._set.add(_slots(hashes), hashes)
+        if len(laden):
+            self._with_cards.add(_slots(hashes[laden]), hashes[laden])
+            visited = (cells["ended"] > 0) | (_rest_until(cells) > 0)
+            self.front.add(crawls[laden], classes[laden], visited[laden], hashes[laden])
+            if len(self.front) > 2 * len(self._with_cards) + FRONT_PLACES_UNUSED_MAX:
+                self.front.tidy(self.have_cards)
         self.ever = True
         queues.remove(first if not more else np.concatenate((first, np.array(more, np.uint32))))
         for row in rows.tolist() if tables.addresses.left else ():
             tables.addresses.left.pop(row, None)  # it has no open lease, and tokens grow
         hosts.remove(rows)
 
-    def _extra_of(self, tables: Tables, row: int, more: list[int]) -> bytes:
+    def _extra_of(self, tables: Tables, row: int, more: list[int], cards: bytes | None) -> bytes:
         """The values that few hosts have, packed. Adds the rows of further queues to `more`, and removes the host's
-        authorities."""
+        authorities. cards: those of its queued URLs, None without one."""
         hosts, queues = tables.hosts, tables.queues
         told: dict[str, Any] = {}
+        if cards is not None:
+            told[_CARDS] = cards
         youngest, *others = tables.queues_of(row)
         rare = [getattr(hosts, name)[row].item() for name in RARE_CELLS]
         if any(rare):
@@ -460,24 +542,35 @@ class ColdHosts:
             raise DamagedStoreError(f"host {int(hashes[~found][0]):016x} is cold, and no run of cold hosts has it")
         told = ColdRecords.of(cards, self.empty_file)
         hosts, queues, heads = tables.hosts, tables.queues, told.heads
+        crawls = told.crawls()
+        lives = ~tables.crawls.are_gone(crawls) if tables.urls.voids() else None
+        queued = heads["queued"].astype(np.uint32)
+        if lives is not None:
+            queued[~lives] = 0
+        with_cards = np.flatnonzero(queued)
+        some_cards = told.cards(with_cards)
         rows = hosts.add(hashes, heads["slot"], told.names, absent=True)
         hosts.ended[rows], hosts.gap[rows], hosts.reason[rows] = heads["ended"], heads["gap"], heads["reason"]
         hosts.rest_until[rows], hosts.answered[rows] = self.rest_floor(told), heads["answered"]
-        crawls = told.crawls()
         youngest = queues.add(queue_hashes(hashes, crawls), rows, crawls)
         hosts.first_queue[rows] = youngest
-        lives = ~tables.crawls.are_gone(crawls) if tables.urls.voids() else None
         for name in _STATES:
             column = getattr(queues, name)
             column[youngest] = heads[name] if lives is None else np.where(lives, heads[name], 0)
-        queues.open_again(youngest)
+        laden = heads["queued"] > 0
+        queues.open_again(youngest, queued)
         self._set.remove(_slots(hashes), hashes)
+        if laden.any():
+            self._with_cards.remove(_slots(hashes[laden]), hashes[laden])
         self._count(crawls, heads, -1, tables.crawls.gone)
-        for place, extra in told.extras.items():
+        for place, extra in told.extras.beyond_cards():
             self._recall_extra(tables, int(rows[place]), int(youngest[place]), told, place, extra)
         tables.keys.join_twins(youngest)
         if any(tables.crawls.states[crawl] for crawl in set(crawls.tolist())):
             tables.flag(youngest)
+        if len(with_cards):
+            tables.changed.append(rows[with_cards])
+            tables.urls.backlog.put(youngest[with_cards].repeat(queued[with_cards]), some_cards)
 
     def _recall_extra(
         self, tables: Tables, row: int, youngest: int, told: ColdRecords, place: int, extra: Mapping[str, Any]
@@ -518,9 +611,10 @@ class ColdHosts:
         for crawl in np.unique(crawls).tolist():
             if not gone[crawl]:
                 own = crawls == crawl
-                queues = int(np.count_nonzero(own)), int(np.count_nonzero(heads["waiting"][own]))
-                urls = (int(heads[name][own].sum(dtype=np.int64)) for name in _STATES)
-                self._add(crawl, (*queues, *urls), step)
+                waiting, queued = heads["waiting"][own] > 0, heads["queued"][own] > 0
+                queues = int(np.count_nonzero(own)), int(np.count_nonzero(waiting | queued))
+                urls = (int(heads[name][own].sum(dtype=np.int64)) for name in _COUNTED)
+                self._add(crawl, (*queues, int(np.count_nonzero(queued)), *urls), step)
 
     def _add(self, crawl: int, counts: _Counts, step: int = 1) -> None:
         known = self._counts.get(crawl, _NO_COUNTS)
@@ -555,10 +649,17 @@ class ColdHosts:
                 continue
             told = told.take(here)
             self._set.add(_slots(told.hashes), told.hashes)
+            laden = np.flatnonzero((told.heads["queued"] > 0) & ~tables.crawls.gone.take(told.crawls(), mode="clip"))
+            if len(laden):
+                hashes = told.hashes[laden]
+                self._with_cards.add(_slots(hashes), hashes)
+                visited = (told.heads["ended"] > 0) | (told.rest_until > 0)
+                self.front.add(told.crawls()[laden], told.heads["klass"][laden], visited[laden], hashes)
             self._count_records(told, tables.crawls.gone)
             self._note_clocks(told.heads, told.rest_until)
             for digest in told.files_named():
                 tables.robots.rulebook.note_cold(digest)
+        self.front.end_pass()
         self.ever = self._ledger.statistics().records > 0
 
     # -- files --------------------------------------------------------------------------------------------------------
@@ -603,6 +704,80 @@ def may_go(tables: Tables, rows: Rows, now: Instant) -> Rows:
     return rows
 
 
+def may_go_with_urls(tables: Tables, rows: Rows, now: Instant) -> Rows:
+    """Returns the rows of hosts with one queue of a few queued URLs, whose clocks allow a request. The caller must
+    exclude hosts that are not in a ring, with a queued errand, or with a turn of a group."""
+    hosts, backlog = tables.hosts, tables.urls.backlog
+    good = hosts.there[rows] & (hosts.in_flight[rows] == 0) & (hosts.rest_until[rows] <= now)
+    good &= (hosts.first_queue[rows] != NONE) & ((hosts.flags[rows] & ~np.uint16(_WITH_URLS)) == 0)
+    if (rested := tables.hosts.rested.at_each(rows)) is not None:
+        good &= rested == 0
+    rows = rows[good]
+    first = hosts.first_queue[rows]
+    counts = backlog.waiting(first)
+    good = (counts > 0) & (counts <= COLD_CARDS_MAX) & (tables.queues.parked[first] == 0)
+    good &= (backlog.best(first) < CLASSES) & ~tables.crawls.are_gone(tables.queues.crawl[first])
+    if len(tables.urls.spent):
+        good &= tables.urls.spent.waiting(rows) == 0
+    if tables.crawls.orders:
+        good &= ~np.isin(tables.queues.crawl[first], list(tables.crawls.orders))
+    rows = rows[good]
+    rows = rows[~backlog.has_tail(hosts.first_queue[rows])]
+    odd = (hosts.flags[rows] & np.uint16(ROBOTS)) != 0
+    if odd.any() or tables.keys.group_of:
+        good = np.ones(len(rows), np.bool_)
+        for place, row in enumerate(rows.tolist()):
+            own = int(hosts.first_queue[row])
+            good[place] = own not in tables.keys.group_of and (not odd[place] or _asks_nothing(tables, row))
+        rows = rows[good]
+    return rows
+
+
+_WITH_URLS = ROBOTS | DELAYED | SLOWED | LIMITED
+"""The flags that a host with queued URLs may have when it goes cold: they do not decide whether it may be visited."""
+
+
+def _asks_nothing(tables: Tables, row: int) -> bool:
+    """Whether no authority of a host has an errand, and its record has room for them and for cards."""
+    if cells_bytes(tables, row)[0] > EXTRA_BYTES_MAX - COLD_CARDS_BYTES_MAX:
+        return False
+    some = tables.robots.of_host.get(row, ())
+    return not any(one.token or one.busy != NONE or one.wanted != NONE for one in some)
+
+
+def _taken(
+    tables: Tables, rows: Rows, counts: npt.NDArray[np.uint32]
+) -> tuple[Rows, npt.NDArray[np.uint32], list[bytes], npt.NDArray[np.uint8]]:
+    """Takes the queued URLs of hosts out of their queues. If the record of a URL may still say that it waits, its head
+    is written to the ledger anew. Returns the rows of the hosts, without those whose cards are too long for a record or
+    planned, the numbers of their cards, the cards of each host that has some, and the classes of the best ones, 0
+    without one."""
+    first = tables.hosts.first_queue[rows]
+    classes = tables.urls.backlog.best(first)
+    owners = first.repeat(counts)
+    found, cards = tables.urls.backlog.take(owners)
+    assert found.all(), "a queue has fewer cards than it counts"
+    chunks = laid_out(counts, cards)
+    fit = np.array([len(chunk) <= COLD_CARDS_BYTES_MAX for chunk in chunks], np.bool_)
+    fit[np.arange(len(rows)).repeat(counts)[cards.heads["reason"] == PLANNED]] = (
+        False  # the record of a planned URL says so
+    )
+    if not fit.all():
+        back = ~fit.repeat(counts)
+        tables.urls.backlog.put(owners[back], cards.filter(back))
+        tables.changed.append(rows[~fit])
+        cards = cards.filter(~back)
+        rows, counts, classes = rows[fit], counts[fit], classes[fit]
+        chunks = [chunk for chunk, it in zip(chunks, fit.tolist(), strict=True) if it]
+    if len(woken := cards.heads[tables.hosts.woken[rows].repeat(counts) != 0]):
+        tables.urls.ledger.append_heads(woken)
+    return rows, counts, [chunk for chunk in chunks if chunk], np.where(counts > 0, classes, 0).astype(np.uint8)
+
+
+def _cards_alone(cards: bytes) -> bytes:
+    return b"".join((_CARDS_ALONE, len(cards).to_bytes(2, "big"), cards))
+
+
 def _holds_nothing(tables: Tables, row: int) -> bool:
     """Whether a host with several queues, or with authorities, is empty. Also False if a record has no room for
     them."""
@@ -619,9 +794,9 @@ def _holds_nothing(tables: Tables, row: int) -> bool:
 
 
 def _counts_of(urls: Sequence[int]) -> _Counts:
-    """Returns the counts of one queue from its waiting, done and gone URLs."""
+    """Returns the counts of one queue without queued URLs from its waiting, done and gone ones."""
     waiting, done, gone = urls
-    return (1, int(waiting > 0), waiting, done, gone)
+    return (1, int(waiting > 0), 0, 0, waiting, done, gone)
 
 
 def _slots(hashes: Uint64s) -> npt.NDArray[np.uint16]:

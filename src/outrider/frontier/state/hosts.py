@@ -208,11 +208,12 @@ class Columns:
 class Hosts(Columns, HostCells[Column, Column]):
     """The hosts in memory: their clocks, back-offs, and numbers of open requests.
 
-    hash, slot; in_flight: open requests; rested: leases whose request is over; turns: how often it was drawn; flags:
-    MANY …; first_queue: a row of Queues, or NONE; there: whether a host has the row. cells: the columns that most calls
-    touch, as records; octets: their bytes. _name: the arena of the name (1 bit), its length in bytes (16 bits), its
-    start (47 bits). open: the end of the validity of an authority's rules, the digest of its robots.txt, the length of
-    its name and the fifth letter, which determines its scheme (authorities.py).
+    hash, slot; in_flight: open requests; rested: leases whose request is over; turns: how often it was drawn; woken:
+    whether the record of a queued URL may say that it waits; flags: MANY …; first_queue: a row of Queues, or NONE;
+    there: whether a host has the row. cells: the columns that most calls touch, as records; octets: their bytes. _name:
+    the arena of the name (1 bit), its length in bytes (16 bits), its start (47 bits). open: the end of the validity of
+    an authority's rules, the digest of its robots.txt, the length of its name and the fifth letter, which determines
+    its scheme (authorities.py).
     """
 
     cells: Column
@@ -221,6 +222,7 @@ class Hosts(Columns, HostCells[Column, Column]):
     slot: Column
     in_flight: Column
     turns: Column
+    woken: Column
     flags: Column
     first_queue: Column
     there: Column
@@ -232,7 +234,7 @@ class Hosts(Columns, HostCells[Column, Column]):
     _name: Column
 
     def __init__(self) -> None:
-        super().__init__({"cells": HOST, **RARE_CELLS, "turns": "u4", "_name": "u8", "open": _OPEN})
+        super().__init__({"cells": HOST, **RARE_CELLS, "turns": "u4", "woken": "u1", "_name": "u8", "open": _OPEN})
         self._index = kernels.Index()
         self._arenas = (bytearray(), bytearray())  # names; one of them is empty, except while `tidy` copies names
         self._freed = [0, 0]  # bytes of removed hosts' names in each arena
@@ -476,9 +478,9 @@ class Queues(Columns):
         self._count(rows[self.open[rows] > 0], _WITH_OPEN, -1)
         self.open[rows] = 0
 
-    def open_again(self, rows: Rows) -> None:
-        """Counts the open URLs of queues that were cold: those that wait."""
-        self.open[rows] = self.waiting[rows]
+    def open_again(self, rows: Rows, queued: Rows | int = 0) -> None:
+        """Counts the open URLs of queues that were cold: those that wait, and queued ones."""
+        self.open[rows] = self.waiting[rows] + queued
         self._count(rows[self.open[rows] > 0], _WITH_OPEN, 1)
 
     def _count(self, rows: Rows, which: int, step: int) -> None:

@@ -1,5 +1,5 @@
-"""The places, counts and seen keys of all URLs in a file that a clean stop writes, so that the next opening reads no
-ledger.
+"""The places, counts and seen keys of all URLs, except the cards of cold hosts, in a file that a clean stop writes, so
+that the next opening reads no ledger.
 
 The file (`schedule-<number>.ckpt`, docs/formats/frames.md) is derived: it contains what a scan of the ledger would
 find at the start of one checkpoint, which no call follows. It names that checkpoint by number, start and checksum, and
@@ -31,7 +31,8 @@ from outrider.limits import KEPT_CARDS, KEPT_KEYS, KEPT_QUEUES, RESTORED_BYTES
 from outrider.storage.checkpoint import Checkpoint
 from outrider.storage.read_ahead import ahead
 
-SCHEDULE_FORMAT = 1
+SCHEDULE_FORMAT = 2
+_FORMATS_READ = (1, 2)  # with 2, cold hosts may have queued URLs, which earlier releases would not find
 _COUNTS = ("waiting", "parked", "done", "gone", "open")
 _COUNT_BYTES = 4
 
@@ -179,13 +180,14 @@ def restore(tables: Tables, checkpoint: Checkpoint, schedule: Checkpoint) -> Non
             raise UnfitScheduleError(f"a range of section {section}: {error}") from error
     if not begun:
         raise UnfitScheduleError("it has no range")
+    tables.hosts.woken[: tables.hosts.count] = True  # the file does not say which cards have left a calendar
     tables.forget_changed()
 
 
 def _begin(tables: Tables, checkpoint: Checkpoint, section: int, payload: bytes) -> None:
     if section != ScheduleSection.HEAD:
         raise UnfitScheduleError(f"its first range is of section {section}")
-    if (number := msgspec.msgpack.decode(payload)[0]) != SCHEDULE_FORMAT:
+    if (number := msgspec.msgpack.decode(payload)[0]) not in _FORMATS_READ:
         raise UnfitScheduleError(f"it has format {number}, this version reads {SCHEDULE_FORMAT}")
     head = msgspec.msgpack.decode(payload, type=_KeptHead)
     if (head.chain, head.count) != (checkpoint.chain, checkpoint.count):

@@ -57,7 +57,7 @@ from outrider.frontier.state.registry import Registry
 from outrider.frontier.state.returns_table import ReturnsTable
 from outrider.frontier.state.spanning_keys import SpanningKeys
 from outrider.frontier.state.transit import Transit
-from outrider.frontier.state.url_table import DONE, GONE, WAITING, KnownRows, Uint64s, UrlTable
+from outrider.frontier.state.url_table import DONE, GONE, QUEUED, WAITING, KnownRows, Uint64s, UrlTable
 from outrider.frontier.stores.ledger import Ledger
 from outrider.frontier.stores.rulebook import Rulebook, robots_bytes
 from outrider.kernels.card_layout import Heads
@@ -205,9 +205,9 @@ class Tables:
         queues = np.flatnonzero(self.queues.crawl[: self.queues.count] == row).astype(np.uint32)
         self.flag(queues)
         if state == CrawlState.DELETED:
-            waiting, done, gone = self.cold.let_go(row)
+            queued, waiting, done, gone = self.cold.let_go(row)
             self.urls.void_waiting += waiting
-            for urls, count in ((WAITING, waiting), (DONE, done), (GONE, gone)):
+            for urls, count in ((QUEUED, queued), (WAITING, waiting), (DONE, done), (GONE, gone)):
                 self.urls.count(row, urls, -count)
             self.urls.seen.drop(row)
             self.words.pop(int(words_of_crawls(np.array([row], np.uint32))[0]), None)
@@ -299,8 +299,10 @@ class Tables:
         before = self.hosts.made
         try:
             self.cold.recall(self, np.ascontiguousarray(hosts))
-        except OutriderError:
-            raise  # nothing was changed yet
+        except OutriderError as error:
+            if self.hosts.made > before:  # the disk failed after the host had its row
+                self.torn = error
+            raise
         except BaseException as error:
             self.torn = error
             raise

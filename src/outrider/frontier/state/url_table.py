@@ -1,7 +1,8 @@
 """The URLs of a frontier: the card of each in the place for its state, its lease, and the counts.
 
-A queued card lies in the backlog of its queue, a waiting one in a calendar, one that is parked for a budget with its
-host, a leased one with its lease. The ledger has the newest record of every URL, in any state.
+A queued card lies in the backlog of its queue or in the record of its cold host, a waiting one in a calendar, one that
+is parked for a budget with its host, a leased one with its lease. The ledger has the newest record of every URL, in any
+state.
 """
 
 from __future__ import annotations
@@ -24,7 +25,16 @@ from outrider.frontier.policy import lives
 from outrider.frontier.policy.returns import Returns
 from outrider.frontier.priority import class_of
 from outrider.frontier.state.host_signals import HostSignals
-from outrider.frontier.state.hosts import DELAYED, GROUPED, NONE, ROBOTS, SLOWED, Rows, add_to_each
+from outrider.frontier.state.hosts import (
+    DELAYED,
+    GROUPED,
+    NONE,
+    ROBOTS,
+    SLOWED,
+    Rows,
+    add_to_each,
+    hosts_of_queues,
+)
 from outrider.frontier.state.payments import Payments
 from outrider.frontier.state.rested import NOT_OVER
 from outrider.frontier.state.seen import SeenSet
@@ -48,6 +58,7 @@ Uint8s = npt.NDArray[np.uint8]
 Uint64s = npt.NDArray[np.uint64]
 _NO_STATES = np.zeros(0, np.uint8)
 _IS_OPEN = np.isin(np.arange(7), (QUEUED, LEASED, WAITING, PARKED))
+_AT_COLD_HOSTS = (QUEUED, WAITING, DONE, GONE)
 _NO_COUNTS = (0,) * 7
 _NO_ROWS = np.zeros(0, np.uint32)
 _NO_CARDS = Cards.none()
@@ -627,7 +638,9 @@ class UrlTable:
         heads["state"] = QUEUED
         if classes is not None:
             heads["klass"] = np.where(heads["klass"] >= ORDERED, heads["klass"], classes)
-        self.file(cards.with_heads(heads), np.full(len(cards), WAITING, np.uint8))
+        rows = self._tables.rows_of(heads)
+        self._tables.hosts.woken[self._tables.queues.host[rows]] = True
+        self.file(cards.with_heads(heads), np.full(len(cards), WAITING, np.uint8), rows)
 
     def woken(self, heads: Heads, until: Instant) -> npt.NDArray[np.bool_]:
         """Returns which URLs are queued although their records say waiting: they were due by this instant."""
@@ -705,15 +718,17 @@ class UrlTable:
             yield cards, rows, int(heads["order"].max())
 
     def _set_aside(self, cards: Cards) -> Cards:
-        """Counts the URLs of cold hosts, which have no row for it, and puts the waiting ones into their calendars.
-        Returns the other cards."""
+        """Counts the URLs of cold hosts, which have no row for it, and puts the waiting ones into their calendars; the
+        queued ones are in the records of their hosts. Returns the other cards."""
         heads = cards.heads
         rows = self._tables.queues.find(np.ascontiguousarray(heads["queue"]))
-        resting = (rows == NONE) & ((heads["state"] == WAITING) | (heads["state"] == DONE) | (heads["state"] == GONE))
-        places = np.flatnonzero(resting)
+        cold = self._tables.cold
+        places = np.flatnonzero((rows == NONE) & np.isin(heads["state"], _AT_COLD_HOSTS))
+        resting = np.zeros(len(heads), np.bool_)
         if len(places):
             some = heads[places]
-            resting[places] = self._tables.cold.have_queues(some["queue"], some["crawl"])
+            hosts = hosts_of_queues(np.ascontiguousarray(some["queue"]), some["crawl"])
+            resting[places] = np.where(some["state"] == QUEUED, cold.have_cards(hosts), cold.has(hosts))
         if not resting.any():
             return cards
         some_cards = cards.filter(resting)

@@ -165,8 +165,17 @@ class Census:
             if (end := min(end, tables.hosts.count)) > first:  # hosts may leave memory between two steps
                 self._count(tables, look, first, end, now, turns.shared)
                 self._note_longest(tables, look, first, end, now, closed, delay)
+        self._count_cold(tables)
         self.waits_for_group = turns.shared.waiting
         self.waits_for_address = len(turns.shared.seeking)
+
+    def _count_cold(self, tables: Tables) -> None:
+        """Counts the cold hosts: a few of them may rest, since the clock was set back, and count as ready."""
+        ready, blocked = _cold_with_urls(tables)
+        self.hosts["empty"] += len(tables.cold) - ready - blocked
+        self.hosts["ready"] += ready
+        self.hosts["blocked"] += blocked
+        self.pages += ready
 
     def note_failing(self, errands: Iterable[Errand]) -> None:
         """Counts the robots.txt files among some errands whose last request failed."""
@@ -203,6 +212,14 @@ class Census:
         more = more[np.argsort(-urls[more], kind="stable")[:_LARGEST]]
         some = [(int(urls[row]), hosts.name(first + row)) for row in more.tolist()]
         self.largest = sorted([*self.largest, *some], key=lambda one: -one[0])[:_LARGEST]
+
+
+def _cold_with_urls(tables: Tables) -> tuple[int, int]:
+    """Returns how many cold hosts have queued URLs of crawls that run, and of paused ones."""
+    counts = [0, 0]
+    for crawl, hosts in tables.cold.with_cards():
+        counts[tables.crawls.states[crawl] != CrawlState.RUNNING] += hosts
+    return counts[0], counts[1]
 
 
 _LARGEST = 10
@@ -303,7 +320,7 @@ def schedule_counts(tables: Tables, turns: HostSchedule, now: Instant, paused_un
         gated = (int(np.count_nonzero(booked | elsewhere)) * len(turns.gates)) // len(some)
         resting -= (int(np.count_nonzero(booked)) * len(turns.gates)) // len(some)
     return ScheduleCounts(
-        ready=len(turns.ready) + len(turns.seekers),
+        ready=len(turns.ready) + len(turns.seekers) + _cold_with_urls(tables)[0],
         resting=max(0, resting) + turns.shared.waiting,
         gated=gated,
         paused=_paused_queues(tables, turns, now),

@@ -20,6 +20,7 @@ from outrider.frontier.policy.grouping import Grouping
 from outrider.frontier.policy.network import Network
 from outrider.frontier.priority import class_again
 from outrider.frontier.schedule.cooling import Cooling
+from outrider.frontier.schedule.front_returns import FrontReturns
 from outrider.frontier.schedule.host_schedule import HostSchedule
 from outrider.frontier.state.errand import Errand
 from outrider.frontier.state.tables import Tables
@@ -35,7 +36,14 @@ from outrider.frontier.verbs.revisiting import Revisits
 from outrider.frontier.verbs.scopes import Scopes
 from outrider.frontier.verbs.signalling import Signals
 from outrider.journey import Code, Line, RequestId, Word
-from outrider.limits import CALL_ROWS_MAX, LEASES_LOST_MAX, LEAVING_QUEUES_PER_CALL, OWN_SLOT, WAKES_PER_CALL_MAX
+from outrider.limits import (
+    CALL_ROWS_MAX,
+    FRONT_HOSTS_MOST,
+    LEASES_LOST_MAX,
+    LEAVING_QUEUES_PER_CALL,
+    OWN_SLOT,
+    WAKES_PER_CALL_MAX,
+)
 from outrider.url.keys import public_suffixes
 from outrider.url.lossy_rules import LossyRules as UrlRules
 
@@ -89,7 +97,8 @@ class Core:
         self.budgets = Budgets(settings, tables)
         self.turns = HostSchedule(tables, self.seed, settings.group or Grouping(), self.budgets, locates=locates)
         self.turns.judges_errands = errands and settings.obey_robots
-        self.cooling = Cooling(tables, self.turns, settings.hot_hosts_max)
+        most = settings.hot_hosts_max
+        self.cooling = Cooling(tables, self.turns, FrontReturns(tables, self.turns, FRONT_HOSTS_MOST + 3 * most), most)
         tables.robots.rulebook.agent = settings.user_agent
         self.homes = ClockHosts(tables, slot_key, owned)
         self.rests = Gaps(tables, settings, self.turns)
@@ -111,6 +120,11 @@ class Core:
     def rules(self) -> UrlRules:
         """The lossy rules of spelling."""
         return self.settings.url_rules or _NO_RULES
+
+    @property
+    def front(self) -> FrontReturns:
+        """The return of cold hosts with queued URLs."""
+        return self.cooling.front
 
     @property
     def revisits(self) -> Revisits:

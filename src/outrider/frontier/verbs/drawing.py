@@ -33,7 +33,13 @@ from outrider.frontier.verbs.paying import ERROR as PAYMENT
 from outrider.frontier.verbs.robots_files import RobotsFiles
 from outrider.frontier.verbs.trapping import Suspect, Trapping, TrialState
 from outrider.kernels.card_layout import ORDERED, ORDERED_CLASS
-from outrider.limits import BUDGET_REST_SECONDS, LEASE_BYTES_MAX, OLDEST_DRAW_EVERY, VISIT_MARGIN_SECONDS
+from outrider.limits import (
+    BUDGET_REST_SECONDS,
+    FRONT_RETURNS_PER_CALL,
+    LEASE_BYTES_MAX,
+    OLDEST_DRAW_EVERY,
+    VISIT_MARGIN_SECONDS,
+)
 from outrider.local_hours import hours_of
 from outrider.robots import AgentRules, opens_at
 from outrider.storage.record_columns import distinct
@@ -95,9 +101,10 @@ class LeaseDraw:
     def __init__(
         self, core: Core, robots: RobotsFiles, traps: Trapping, draft: Draft, wish: LeaseRequest, refusals: int
     ) -> None:
-        self._robots, self._traps, self._rests, self._gates = robots, traps, core.rests, core.gates
+        self._core, self._robots, self._traps = core, robots, traps
         self._draft, self._wish, self._errands_mode = draft, wish, core.errands_mode
         self._tables, self._turns, self._budgets = core.tables, core.turns, core.budgets
+        self._returns_left = FRONT_RETURNS_PER_CALL
         self.refusals = refusals
         self.asked: list[Errand] = []
         self.sought: list[int] = []
@@ -113,6 +120,9 @@ class LeaseDraw:
         self._groups: set[KeyGroup] = set()
         self._claimed = False
         self._by_key = self._with_key()
+        if self._by_key is not None and self._tables.changed:  # a cold host with a queue of the key has returned
+            core.settle(wish.now)
+            self._by_key = self._with_key()
 
     # -- rounds --------------------------------------------------------------------------------------------------------
 
@@ -164,7 +174,9 @@ class LeaseDraw:
 
     def _with_key(self) -> Rows | None:
         key = self._wish.key
-        return None if key is None else self._turns.queues_by_key(key, self._wish.crawl)
+        if key is None:
+            return None
+        return self._turns.queues_by_key(key, self._wish.crawl)
 
     def _drawn(self, left: int) -> Rows | None:
         """Removes up to `left` ready queues from the rings and returns them. It returns no queue after hosts were
@@ -174,7 +186,11 @@ class LeaseDraw:
             drawn, self._by_key = self._by_key[:left], self._by_key[left:]
             turns.ready.withdraw(drawn)
         else:
-            drawn = np.frombuffer(turns.ready.draw(left, wish.crawl), np.uint32)
+            if self._returns_left > 0 and self._core.front.bring(left, wish.crawl, wish.now):
+                self._returns_left -= 1
+            oldest = self._core.front.draw_oldest(left, wish.crawl)
+            drawn = np.frombuffer(turns.ready.draw(left - len(oldest), wish.crawl), np.uint32)
+            drawn = drawn if not len(oldest) else np.concatenate((oldest, drawn))
         if len(drawn):
             self._claimed = False
             return drawn
@@ -267,7 +283,7 @@ class LeaseDraw:
                 return False
             self._tables.hosts.turns[host] += 1
         if room > 1:
-            gap = self._rests.gap(host, self._rests.floor_of_host(host))
+            gap = self._core.rests.gap(host, self._core.rests.floor_of_host(host))
             self._draft.clock(host).rest_at_least(now + gap)
         self.asked.append(errand)
         self._taken.add(host)
@@ -291,7 +307,7 @@ class LeaseDraw:
         if judgement is _GO or judgement is RobotsVerdict.DEAD:
             return errand
         if judgement is not RobotsVerdict.REFUSE:
-            self._gates.shut(authority, unread=judgement is RobotsVerdict.READ)
+            self._core.gates.shut(authority, unread=judgement is RobotsVerdict.READ)
             if authority.wanted not in (host, NONE):
                 self._lapsed.append(np.array([authority.wanted], np.uint32))
             return turns.errand_for(host, now)
@@ -345,7 +361,7 @@ class LeaseDraw:
         """Sets how many URLs each queue may contribute, within the deadline and the budgets of its host, and the gaps
         between them."""
         wish = self._wish
-        gaps = self._rests.gaps(self._draft, pick.hosts, pick.queues)
+        gaps = self._core.rests.gaps(self._draft, pick.hosts, pick.queues)
         most = np.where((flags & np.uint16(GROUPED)) != 0, 1, wish.per_queue)  # a train would break the group's gap
         if np.count_nonzero(gaps):
             # A URL whose turn is after the deadline would be lost, and gone in the end.
@@ -612,7 +628,7 @@ class LeaseDraw:
         now. idle: the call has no page of the host."""
         if host in self._turns.gates:
             return
-        self._gates.shut(authority, unread=unread)
+        self._core.gates.shut(authority, unread=unread)
         if not self._wish.errands or authority.wanted == NONE:
             return
         if authority.wanted == host:

@@ -124,11 +124,11 @@ def _files_there(
 def list_hosts_in(
     state: str, tables: Tables, turns: HostSchedule, now: Instant, after: str | None, limit: int
 ) -> Generator[None, None, ListPage[HostStatus]]:
-    """Lists hosts in one state, as `list_hosts`. It reads all hosts in memory, in bounded steps. Raises
-    SettingsError."""
+    """Lists hosts in one state, as `list_hosts`. It reads all hosts in memory, in bounded steps, and the records of
+    cold ones if they may be in this state. Raises SettingsError."""
     limit = arguments.rows(limit)
     check_state(state)
-    if state == "empty" and tables.cold.ever:
+    if (state == "empty" and tables.cold.ever) or any(tables.cold.with_cards()):
         page = yield from list_hosts(tables, turns, now, after, limit)
         return ListPage([one for one in page if one.state == state], page.cursor)
     (beyond,) = hashes_after(after, 1, "hosts")
@@ -214,7 +214,7 @@ def _queues_there(
     for queue in told.queues(place):
         if _listed(tables, queue.crawl, crawl):
             hashed = queue_hashes(np.array([number], np.uint64), np.array([queue.crawl], np.uint32))
-            counts = (0, 0, queue.waiting, 0, queue.done, queue.gone)
+            counts = (queue.queued, 0, queue.waiting, 0, queue.done, queue.gone)
             names = key_of_name(name) or name, name
             found.append((int(hashed[0]), status_of_queue(tables, queue.crawl, names, counts, queue.rules)))
     return sorted(found, key=lambda one: one[0])
@@ -229,10 +229,16 @@ def _cold_status(tables: Tables, told: ColdRecords, place: int, now: Instant) ->
     head = told.heads[place]
     cells = {name: head[name].item() for name in ("ended", "gap", "reason", "answered")}
     rest_until = int(tables.cold.rest_floor(told)[place])
+    crawl = told.queues(place)[0].crawl
+    queued = 0 if tables.crawls.gone[crawl] else int(head["queued"])
+    state = "empty"
+    if queued:
+        runs = tables.crawls.states[crawl] == CrawlState.RUNNING
+        state = "blocked" if not runs else "resting" if rest_until > now else "ready"
     rulebook = tables.robots.rulebook
     return status_of_host(
         tables,
-        (told.names.take(np.array([place])).list()[0], "empty", 0, 0),
+        (told.names.take(np.array([place])).list()[0], state, queued, 0),
         cells | told.rare_cells(place) | {"rest_until": rest_until},
         [(queue.crawl, queue.rules) for queue in told.queues(place)],
         tuple(

@@ -108,7 +108,14 @@ class Queries(Part):
             return None if budgets.is_over() else self._next_deadline(now)
         if self._gates.again or self._gates.unread or self._gates.returning or self._leases.releases_hosts():
             return now
-        times = [self.turns.next(now), self.tables.urls.calendar.next(), self._next_deadline(now)]
+        if self.tables.changed:
+            return now  # a question brought a cold host with queued URLs back
+        times = [
+            self.turns.next(now),
+            self._core.front.next(now),
+            self.tables.urls.calendar.next(),
+            self._next_deadline(now),
+        ]
         times.append(self._core.revisits.next_at(now))
         known = [at for at in times if at is not None]
         if not known:
@@ -259,7 +266,7 @@ class Queries(Part):
         files = yield from robots_counts(self.tables, max(now, self._core.now))
         return {
             "statistics": self._statistics(census.errands, census),
-            "front": len(self.turns.ready),
+            "front": len(self.turns.ready) + len(self.tables.cold.front),
             "busiest": census.busiest,
             "largest": {name: count for count, name in census.largest},
             "robots_status": files.by_status,

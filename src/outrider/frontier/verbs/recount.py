@@ -50,7 +50,9 @@ class _Recount:
         self._unseen = 0  # URLs without a key in the seen-set
         self._of_queues = {state: np.zeros(tables.queues.count, np.int64) for state in range(1, 7)}
         self._of_crawls: defaultdict[int, npt.NDArray[np.int64]] = defaultdict(lambda: np.zeros(7, np.int64))
-        self._of_cold = {state: [0, 0] for state in (WAITING, DONE, GONE)}  # how many, and the sum of their weights
+        self._of_cold = {
+            state: [0, 0] for state in (QUEUED, WAITING, DONE, GONE)
+        }  # how many, and the sum of their weights
         self._open = set(zip(leased["crawl"].tolist(), leased["order"].tolist(), strict=True))
 
     def take(self, heads: Heads) -> None:
@@ -80,8 +82,8 @@ class _Recount:
                 self._of_cold[state][1] += weigh(some, state)
             elif len(some):
                 self.problems.append(f"{len(some)} URLs of cold hosts are {STATES[state].value}")
-        if (cold & ((states == QUEUED) | (states == LEASED))).any():
-            self.problems.append("URLs of cold hosts are queued or leased")
+        if (cold & (states == LEASED)).any():
+            self.problems.append("URLs of cold hosts are leased")
 
     def _look_up(self, heads: Heads) -> None:
         for crawl in np.unique(heads["crawl"]).tolist():
@@ -110,7 +112,7 @@ class _Recount:
         for state, counted in enumerate(tables.urls.counts):
             if state and counts[state] != counted:
                 yield f"{STATES[state].value}: the counter says {counted}, the records say {counts[state]}"
-        queued = len(tables.urls.backlog)
+        queued = len(tables.urls.backlog) + tables.cold.queued
         if queued < counts[QUEUED]:
             yield f"{counts[QUEUED]} URLs are queued, the queues contain {queued}"
         transit = sum(len(home.outbox) for home in tables.transit.homes.values())

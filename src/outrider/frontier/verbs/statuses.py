@@ -87,9 +87,7 @@ def reason_text(record: CardRecord, tables: Tables) -> str | None:
 
 
 def host_counts(tables: Tables, census: Census) -> dict[str, int]:
-    counts = {name: census.hosts[name] for name in ("ready", "resting", "blocked")}
-    cold = len(tables.cold)
-    return {"known": len(tables.hosts) + cold, **counts, "empty": cold + census.hosts["empty"]}
+    return {"known": len(tables.hosts) + len(tables.cold), **census.hosts}
 
 
 def url_counts(tables: Tables, *, errands: int) -> dict[str, object]:

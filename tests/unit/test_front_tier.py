@@ -1,0 +1,280 @@
+"""Cold hosts with queued URLs: nothing is lost or counted twice, and the order of the front tier remains."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from limiting import set_limits
+from model.world import START, World, cards_at_cold_hosts, hosts_go_cold, outcome, recount
+from outrider import Link
+from outrider.crawl.orders.store_repair import repair
+from outrider.errors import DamagedStoreError
+from outrider.frontier.stores.front_tier import FrontTier
+
+
+@pytest.fixture
+def world(monkeypatch):
+    hosts_go_cold(monkeypatch, with_urls=True)
+    made = World()
+    yield made
+    made.frontier.close()
+
+
+def cold(world: World) -> int:
+    return len(world.inspect().tables.cold)
+
+
+def urls_at_cold_hosts(world: World) -> list[str]:
+    return sorted(url for cards in cards_at_cold_hosts(world.inspect().tables) for url in cards.urls())
+
+
+def gone_cold(world: World, *links: str | Link) -> None:
+    world.discover(*links)
+    world.frontier.checkpoint()
+    assert cold(world) > 0
+
+
+def drained(world: World) -> list[str]:
+    """Fetches everything, and returns the URLs in their order."""
+    found: list[str] = []
+    while leases := world.lease():
+        found += [lease.url for lease in leases]
+        world.report(*[outcome(lease, seconds=0.0, status=200) for lease in leases])
+        world.clock.move(2)
+    return found
+
+
+URLS = [f"http://h{number}.com/" for number in range(12)]
+
+
+def test_ready_hosts_go_cold_with_their_urls_and_return_when_they_are_drawn(world):
+    gone_cold(world, *URLS, "http://h0.com/2")
+    assert (12, sorted([*URLS, "http://h0.com/2"])) == (cold(world), urls_at_cold_hosts(world))
+    assert {"queued": 13} == world.counts()
+    assert [] == recount(world.frontier)
+    assert 0 == world.frontier.next_ready_seconds()
+    assert sorted([*URLS, "http://h0.com/2"]) == sorted(drained(world))
+    assert ({"done": 13}, [], 0) == (world.counts(), recount(world.frontier), len(world.inspect().tables.cold.front))
+    assert world.frontier.finished()
+
+
+@pytest.mark.parametrize("how", ["kill", "reopen"])
+def test_after_an_opening_they_return_too(world, how):
+    gone_cold(world, *URLS, Link("http://late.com/", not_before=START * 2))
+    world.discover("http://new.com/", "http://h3.com/new")
+    getattr(world, how)()
+    assert ({"queued": 14, "waiting": 1}, []) == (world.counts(), recount(world.frontier))
+    assert cold(world) >= 11, "the opening recalls no host that no fact of the log names"
+    assert sorted([*URLS, "http://new.com/", "http://h3.com/new"]) == sorted(drained(world))
+
+
+def test_a_repair_keeps_them(tmp_path, monkeypatch):
+    hosts_go_cold(monkeypatch, with_urls=True)
+    world = World(disk=str(tmp_path / "store"))
+    gone_cold(world, *URLS)
+    world.frontier.close()
+    repair(str(tmp_path / "store"), now=world.clock.at)
+    world.frontier = world._open()
+    world.clock.move(100)
+    assert ({"queued": 12}, []) == (world.counts(), recount(world.frontier))
+    assert sorted(URLS) == sorted(drained(world))
+    world.frontier.close()
+
+
+def test_links_orders_and_questions_bring_a_host_back_as_it_was(world):
+    gone_cold(world, *URLS)
+    before = world.frontier.explain(URLS[3])
+    assert ("queued", 1) == (str(before.state), before.queue.queued)
+    assert ["known", "new"] == world.discover(URLS[4], "http://h4.com/2")
+    assert ["queued"] == list(map(str, world.frontier.reprioritise({URLS[5]: 0.9})))
+    assert ["queued"] == list(map(str, world.frontier.delete_urls([URLS[6]])))
+    assert [] == recount(world.frontier)
+    assert ["http://h7.com/"] == world.urls(key="h7.com")
+    assert {"queued": 11, "leased": 1} == world.counts()
+    world.frontier.checkpoint()
+    assert [] == recount(world.frontier)
+
+
+def test_a_woken_url_is_not_there_twice_after_a_crash(world):
+    world.discover(*[Link(url, not_before=START + 5_000_000) for url in URLS])
+    world.clock.move(6)
+    world.discover()
+    world.frontier.checkpoint()
+    assert (12, {"queued": 12}) == (cold(world), world.counts())
+    world.kill()
+    assert (12, {"queued": 12}, []) == (cold(world), world.counts(), recount(world.frontier))
+    assert sorted(URLS) == sorted(drained(world))
+
+
+def test_a_url_that_comes_due_at_a_cold_host_with_urls_is_queued_there(world):
+    gone_cold(world, *URLS, Link("http://h0.com/late", not_before=START + 5_000_000))
+    world.clock.move(6)
+    world.discover()
+    assert ({"queued": 13}, []) == (world.counts(), recount(world.frontier))
+    assert 13 == len(drained(world))
+
+
+def test_a_deleted_crawl_takes_its_urls_at_cold_hosts_along(world):
+    gone_cold(world, *URLS, *[Link(url, crawl="x") for url in ("http://only.com/", "http://h0.com/")])
+    world.frontier.delete(crawl="x")
+    assert ({"queued": 12}, []) == (world.counts(), recount(world.frontier))
+    world.kill()
+    assert ({"queued": 12}, []) == (world.counts(), recount(world.frontier))
+    assert sorted(URLS) == sorted(drained(world))
+
+
+def test_paused_crawls_stay_on_disk_and_others_return(world):
+    gone_cold(world, *URLS, *[Link(f"http://p{number}.com/", crawl="p") for number in range(5)])
+    world.frontier.pause(crawl="p")
+    assert {"ready": 12, "blocked": 5} == {
+        state: count for state, count in world.frontier.statistics()["hosts"].items() if count and state != "known"
+    }
+    assert sorted(URLS) == sorted(drained(world))
+    assert (5, None) == (cold(world), world.frontier.next_ready_seconds())
+    world.frontier.resume(crawl="p")
+    assert 5 == len(drained(world))
+
+
+def test_an_order_to_a_whole_crawl_leaves_its_hosts_on_disk(world):
+    gone_cold(world, *URLS)
+    assert 12 == world.frontier.set_delay(3.0)
+    assert 12 == cold(world)
+    assert {3.0} == {host.delay_seconds for host in world.frontier.hosts()}
+    assert sorted(URLS) == sorted(drained(world))
+
+
+def test_lists_and_counts_have_hosts_with_urls_on_disk(world):
+    gone_cold(world, *URLS)
+    hosts = world.frontier.statistics()["hosts"]
+    assert {"known": 12, "ready": 12, "resting": 0, "blocked": 0, "empty": 0} == hosts
+    assert [("ready", 1)] * 12 == [(host.state, host.queued) for host in world.frontier.hosts()]
+    assert 12 == len(world.frontier.hosts(state="ready"))
+    assert [] == list(world.frontier.hosts(state="empty"))
+    assert [1] * 12 == [queue.queued for queue in world.frontier.queues()]
+    assert 12 == world.frontier.count(state="queued")
+
+
+def test_hosts_stay_in_memory_that_have_more_than_that(world):
+    set_limits_of_cards = 8
+    world.discover(
+        *[f"http://long.com/{number}" for number in range(set_limits_of_cards + 1)],
+        "http://leased.com/",
+        Link("http://shared.com/", key="k"),
+        Link("http://other.com/", key="k"),
+        Link("http://exact.com/", crawl="x"),
+    )
+    assert ["http://leased.com/"] == world.urls(key="leased.com")
+    world.frontier.pause("exact.com")
+    world.frontier.checkpoint()
+    assert 0 == cold(world)
+
+
+def test_long_cards_stay_in_memory_and_their_hosts_are_ready(world, monkeypatch):
+    set_limits(monkeypatch, COLD_CARDS_BYTES_MAX=150)
+    gone_cold(world, *URLS, "http://long.com/" + "x" * 300)
+    assert (12, sorted(URLS)) == (cold(world), urls_at_cold_hosts(world))
+    assert ["http://long.com/" + "x" * 300] == world.urls(key="long.com")
+    assert 12 == len(drained(world))
+
+
+def test_as_many_ready_hosts_as_workers_need_stay_in_memory(world, monkeypatch):
+    set_limits(monkeypatch, FRONT_HOSTS_LEAST=7)
+    gone_cold(world, *URLS)
+    assert (5, 7) == (cold(world), len(world.inspect().turns.ready))
+
+
+def test_the_lowest_classes_go_first(world, monkeypatch):
+    set_limits(monkeypatch, FRONT_HOSTS_LEAST=6)
+    gone_cold(world, *[Link(url, priority=0.1 if number % 2 else 0.9) for number, url in enumerate(URLS)])
+    assert URLS[1::2] == sorted(urls_at_cold_hosts(world), key=URLS.index)
+
+
+# -- the order
+
+
+def test_a_better_class_on_disk_is_drawn_as_often_as_in_memory(monkeypatch):
+    """In memory every eighth draw returns the oldest host. With hosts on disk another eighth returns the oldest one
+    there; all other draws return a host of the best class."""
+    for goes_cold in (False, True):
+        if goes_cold:
+            hosts_go_cold(monkeypatch, with_urls=True)
+            set_limits(monkeypatch, FRONT_RETURNS=8)
+        world = World()
+        world.discover(*[Link(f"http://worst{number}.com/", priority=0.0) for number in range(200)])
+        world.discover(*[Link(f"http://best{number}.com/", priority=1.0) for number in range(200)])
+        if goes_cold:
+            world.frontier.checkpoint()
+            assert 400 == cold(world)
+        first = Counter(lease.url[7:11] for _ in range(160) for lease in world.lease(1))
+        assert 160 == sum(first.values())
+        assert first["wors"] in (range(34, 41) if goes_cold else (20,)), first
+        world.frontier.close()
+
+
+@pytest.mark.parametrize("waits", [1, 5])
+def test_no_host_on_disk_waits_more_than_eight_draws_for_each_host_before_it(monkeypatch, waits):
+    """New hosts of a better class arrive with each draw, for ever; the hosts on disk are drawn all the same."""
+    hosts_go_cold(monkeypatch, with_urls=True)
+    world = World()
+    gone_cold(world, *[Link(f"http://old{number}.com/", priority=0.0) for number in range(20)])
+    draws, old = 0, 0
+    while old < 20:
+        world.discover(*[Link(f"http://new{draws}-{number}.com/", priority=1.0) for number in range(waits)])
+        leases = world.lease(waits)
+        draws += len(leases)
+        old += sum("old" in lease.url for lease in leases)
+        if draws % 50 == 0:
+            world.frontier.checkpoint()
+        machine = world.inspect()
+        ready = len(machine.turns.ready) + len(machine.tables.cold.front)
+        assert draws <= 8 * (20 + ready), f"{old} of 20 after {draws} draws"
+    world.frontier.close()
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 3), st.integers(0, 40)), max_size=40), st.integers(0, 99))
+def test_lines_return_each_host_once_and_pass_by_pass(added, seed):
+    draw = np.random.default_rng(seed)
+    front, passes, number = FrontTier(), {}, 0
+    for crawl, klass, host in added:
+        if host % 5 == 0:
+            front.end_pass()
+            number += 1
+        columns = np.array([crawl], np.uint32), np.array([klass], np.uint8), np.array([host % 2 == 0])
+        front.add(*columns, np.array([host], np.uint64))
+        passes.setdefault((crawl, klass, host % 2 == 0), []).append((number, host))
+    assert len(front) == len(added)
+    for key, expected in passes.items():
+        found: list[tuple[int, int]] = []
+        while len(some := front.first(key, int(draw.integers(1, 4)))):
+            found += [(0, host) for host in some.tolist()]
+            front.remove(key, len(some))
+        assert [host for _, host in sorted(expected)] == [host for _, host in found]
+    assert (0, []) == (len(front), list(front.keys()))
+
+
+def test_places_of_hosts_that_returned_are_removed(world):
+    gone_cold(world, *URLS)
+    for _ in range(30):
+        world.discover()
+        world.frontier.host("h1.com")
+        world.frontier.checkpoint()
+    front = world.inspect().tables.cold.front
+    assert len(front) <= 2 * 12 + 2
+    assert [] == recount(world.frontier)
+    assert sorted(URLS) == sorted(drained(world))
+
+
+def test_a_damaged_record_of_a_host_with_urls_is_named(world):
+    gone_cold(world, *URLS)
+    (name,) = [name for name in world.disk.names() if name.startswith("cold-") and name.endswith(".run")]
+    world.kill()
+    file = world.disk.open(name)
+    file.write_at(file.size() // 2, b"\xff" * 16)
+    with pytest.raises(DamagedStoreError, match=name):
+        world.lease()
