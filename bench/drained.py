@@ -1,0 +1,135 @@
+"""`drained`: hosts with one queued URL each, and one host with as many URLs, within an amount of memory, to the last
+URL.
+
+    python -m bench drained [--hosts N] [--memory SIZE]
+
+A cgroup confines the process to its memory and 300 MB. The clock is virtual, and each call of the drain is later by the
+longest rest, so that every host is ready.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+from bench.confined import confined, join
+from bench.frontier_engine import KEYS, LEASE_SECONDS, STARTED_AT, outcomes_of, store_bytes
+from bench.made import BATCH, url_of
+from bench.measuring import CACHE, NoRoomError, resident_bytes, run
+from bench.scale_peer import StepProgress
+from bench.tables import Table
+from outrider import Frontier
+
+HOSTS, MEMORY_BYTES = 1_000_000, 100_000_000
+PROCESS_BYTES = 300_000_000
+"""Memory of a confined process in addition to `memory_bytes`: Python, libraries, a call, and the pages of files."""
+DISK_BYTES_PER_URL = 500
+SECONDS_MAX = 7_200.0
+PAUSE = 3_600_000_000
+"""Microseconds from one call of the drain to the next."""
+FETCH_SECONDS = 0.2
+KINDS = ("a host each", "one host")
+
+
+def tables(hosts: int | None = None, memory: int | None = None) -> list[Table]:
+    """Returns a row for each kind of load. Raises NoRoomError, ChildFailedError."""
+    total, memory = hosts or HOSTS, memory or MEMORY_BYTES
+    CACHE.mkdir(parents=True, exist_ok=True)
+    needed, free = total * DISK_BYTES_PER_URL, shutil.disk_usage(CACHE).free
+    if free < needed:
+        raise NoRoomError(
+            f"drained: {total:,} URLs need {needed / 1e9:.1f} GB in {CACHE}, and {free / 1e9:.1f} GB are free: use a "
+            "smaller --hosts"
+        )
+    rows, is_confined = [], False
+    for kind in KINDS:
+        folder = Path(tempfile.mkdtemp(prefix="drained-", dir=CACHE))
+        try:
+            with confined(memory + PROCESS_BYTES) as environment:
+                command = [sys.executable, "-m", "bench.drained", kind, str(total), str(memory)]
+                files = [folder / "store", folder / "answer"]
+                run([*command, *files], seconds_max=SECONDS_MAX, environment=environment, shows_progress=True)
+            told = json.loads((folder / "answer").read_text())
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+        is_confined = told["confined"]
+        memory_mb = tuple(told[name] / 1e6 for name in ("grown", "peak"))
+        rows.append((kind, told["drained"], told["new"], told["visit"], told["longest"], *memory_mb, told["disk"]))
+    columns = ("URLs", "drained", "new µs", "visit µs", "longest lease ms", "memory MB", "most MB", "disk B a URL")
+    where = f"a cgroup confines the process to this and {PROCESS_BYTES // 1_000_000} MB"
+    notes = (
+        f"{total:,} URLs; memory_bytes is {memory:,}; " + (where if is_confined else "not confined"),
+        "CPU time of the process. Visit: lease and report of a URL, in calls of 1,000.",
+        "Memory: growth of the process when all are queued, and the most. Disk: after a checkpoint, all are queued.",
+    )
+    return [Table("drained", "Hosts with one URL, and one host with all URLs", columns, tuple(rows), notes)]
+
+
+class _Clock:
+    def __init__(self) -> None:
+        self.at = STARTED_AT
+
+    def __call__(self) -> int:
+        return self.at
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("kind", choices=KINDS)
+    parser.add_argument("urls", type=int)
+    parser.add_argument("memory", type=int)
+    parser.add_argument("store", type=Path)
+    parser.add_argument("answer", type=Path)
+    given = parser.parse_args()
+    is_confined, clock = join(), _Clock()
+    each = given.kind == KINDS[0]
+    before = peak = resident_bytes()
+    frontier = Frontier.open(
+        given.store, clock=clock, keys=KEYS, robots="caller", settings={"memory_bytes": given.memory}
+    )
+    progress, began = StepProgress(f"drained, {given.kind}, new", given.urls, "URLs"), time.process_time()
+    for first in range(0, given.urls, BATCH):
+        rows = range(first, min(first + BATCH, given.urls))
+        frontier.discover([url_of(row, given.urls if each else 1) for row in rows])
+        peak = max(peak, resident_bytes())
+        progress.add(len(rows))
+    new = (time.process_time() - began) / given.urls
+    frontier.checkpoint()
+    disk, grown = sum(store_bytes(given.store).values()), resident_bytes() - before
+    progress, began = StepProgress(f"drained, {given.kind}", given.urls, "URLs"), time.process_time()
+    drained, longest = 0, 0.0
+    while True:
+        begun = time.process_time()
+        leases = frontier.lease(BATCH, per_queue=1 if each else BATCH, ttl_seconds=LEASE_SECONDS)
+        longest = max(longest, time.process_time() - begun)
+        if not len(leases):
+            break
+        frontier.report(outcomes_of(leases, np.full(len(leases), FETCH_SECONDS), columns=True))
+        drained += len(leases)
+        clock.at += PAUSE
+        peak = max(peak, resident_bytes())
+        progress.add(len(leases))
+    answer = {
+        "drained": drained,
+        "new": new * 1e6,
+        "visit": (time.process_time() - began) / max(drained, 1) * 1e6,
+        "longest": longest * 1e3,
+        "grown": grown,
+        "peak": peak - before,
+        "disk": disk / given.urls,
+        "confined": is_confined,
+    }
+    assert frontier.finished(), frontier.statistics()["urls"]
+    given.answer.write_text(json.dumps(answer))
+    frontier.close()
+
+
+if __name__ == "__main__":
+    main()
