@@ -66,7 +66,10 @@ def tables(hosts: int | None = None, memory: int | None = None) -> list[Table]:
     where = f"a cgroup confines the process to this and {PROCESS_BYTES // 1_000_000} MB"
     notes = (
         f"{total:,} URLs; memory_bytes is {memory:,}; " + (where if is_confined else "not confined"),
-        "CPU time of the process. Visit: lease and report of a URL, in calls of 1,000.",
+        (
+            "CPU time of the process. Visit: lease and report of a URL, in calls of 1,000; the longest "
+            "lease without other threads."
+        ),
         "Memory: growth of the process when all are queued, and the most. Disk: after a checkpoint, all are queued.",
     )
     return [Table("drained", "Hosts with one URL, and one host with all URLs", columns, tuple(rows), notes)]
@@ -106,9 +109,9 @@ def main() -> None:
     progress, began = StepProgress(f"drained, {given.kind}", given.urls, "URLs"), time.process_time()
     drained, longest = 0, 0.0
     while True:
-        begun = time.process_time()
+        begun = time.thread_time()
         leases = frontier.lease(BATCH, per_queue=1 if each else BATCH, ttl_seconds=LEASE_SECONDS)
-        longest = max(longest, time.process_time() - begun)
+        longest = max(longest, time.thread_time() - begun)
         if not len(leases):
             break
         frontier.report(outcomes_of(leases, np.full(len(leases), FETCH_SECONDS), columns=True))

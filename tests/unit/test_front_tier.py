@@ -238,23 +238,33 @@ def test_no_host_on_disk_waits_more_than_eight_draws_for_each_host_before_it(mon
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 3), st.integers(0, 40)), max_size=40), st.integers(0, 99))
-def test_lines_return_each_host_once_and_pass_by_pass(added, seed):
+def test_lines_return_each_host_once_and_those_that_wait_before_later_ones(added, seed):
     draw = np.random.default_rng(seed)
-    front, passes, number = FrontTier(), {}, 0
+    front, waiting = FrontTier(), {}
     for crawl, klass, host in added:
-        if host % 5 == 0:
-            front.end_pass()
-            number += 1
         columns = np.array([crawl], np.uint32), np.array([klass], np.uint8), np.array([host % 2 == 0])
         front.add(*columns, np.array([host], np.uint64))
-        passes.setdefault((crawl, klass, host % 2 == 0), []).append((number, host))
-    assert len(front) == len(added)
-    for key, expected in passes.items():
-        found: list[tuple[int, int]] = []
-        while len(some := front.first(key, int(draw.integers(1, 4)))):
-            found += [(0, host) for host in some.tolist()]
+        key = (crawl, klass, host % 2 == 0)
+        # The model: by line, lists of hosts; the last list takes hosts until one of it returns.
+        batches = waiting.setdefault(key, [])
+        if not batches or batches[-1][0]:
+            batches.append([False, []])
+        batches[-1][1].append(host)
+        if host % 5 == 0 and len(some := front.first(key, int(draw.integers(1, 4)))):
+            batches[0][0] = True
+            batches[0][1].sort()
+            assert batches[0][1][: len(some)] == some.tolist()
             front.remove(key, len(some))
-        assert [host for _, host in sorted(expected)] == [host for _, host in found]
+            del batches[0][1][: len(some)]
+            if not batches[0][1]:
+                del batches[0]
+    assert len(front) == sum(len(batch) for batches in waiting.values() for _, batch in batches)
+    for key, batches in waiting.items():
+        found = []
+        while len(some := front.first(key, 3)):
+            found += some.tolist()
+            front.remove(key, len(some))
+        assert [host for _, batch in batches for host in sorted(batch)] == found
     assert (0, []) == (len(front), list(front.keys()))
 
 

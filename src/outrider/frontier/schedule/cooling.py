@@ -88,7 +88,6 @@ class Cooling:
     def end_pass(self) -> None:
         """Ends the pass that is under way, if there is one."""
         self._hand = None
-        self._tables.cold.front.end_pass()
 
     def put_back(self, rows: Rows, now: Instant) -> None:
         """Moves hosts that were recalled for a moment back to the disk, if they may leave."""

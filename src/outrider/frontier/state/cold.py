@@ -659,7 +659,6 @@ class ColdHosts:
             self._note_clocks(told.heads, told.rest_until)
             for digest in told.files_named():
                 tables.robots.rulebook.note_cold(digest)
-        self.front.end_pass()
         self.ever = self._ledger.statistics().records > 0
 
     # -- files --------------------------------------------------------------------------------------------------------

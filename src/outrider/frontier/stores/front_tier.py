@@ -21,16 +21,16 @@ Key = tuple[int, int, bool]
 
 
 class _Batch:
-    """The hosts of one pass that are in one line. Their records are in the order of their hashes on disk, so they
-    return in this order, and a block is read once for many of them."""
+    """Hosts of one line that return before later ones. Their records are in the order of their hashes on disk, so they
+    return in this order, and a block is read once for many of them. It takes hosts until the first one returns."""
 
-    __slots__ = ("_at", "_parts", "_sorted", "number")
+    __slots__ = ("_at", "_parts", "is_closed", "number")
 
     def __init__(self, number: int) -> None:
         self.number = number
         self._parts: list[Hashes] = []
         self._at = 0  # hosts of the first part that have returned
-        self._sorted = False
+        self.is_closed = False  # whether it takes no more hosts
 
     def __len__(self) -> int:
         return sum(map(len, self._parts)) - self._at
@@ -45,24 +45,24 @@ class _Batch:
         self._at += count
 
     def rest(self) -> Hashes:
-        """All its hosts that have not returned, by ascending hash."""
-        if len(self._parts) > 1 or not self._sorted:
+        """Closes it. Returns all hosts that have not returned, by ascending hash."""
+        if not self.is_closed:
             self.keep(np.sort(np.concatenate((self._parts[0][self._at :], *self._parts[1:]))))
         return self._parts[0][self._at :]
 
     def keep(self, hashes: Hashes) -> None:
         """Replaces its hosts by these, which are in order."""
-        self._parts, self._at, self._sorted = [hashes], 0, True
+        self._parts, self._at, self.is_closed = [hashes], 0, True
 
 
 class FrontTier:
-    """Lines of hosts, by crawl, class, and whether they were visited. The hosts of an earlier pass return first. A host
-    that returned because a call named it stays in its line until `first` or `tidy` meets it; the caller knows which
-    hosts are cold."""
+    """Lines of hosts, by crawl, class, and whether they were visited. Those that wait when hosts of a line begin to
+    return are before all that follow. A host that returned because a call named it stays in its line until `first` or
+    `tidy` meets it; the caller knows which hosts are cold."""
 
     def __init__(self) -> None:
         self._lines: dict[Key, deque[_Batch]] = {}
-        self._pass = 0
+        self._batches = 0  # that were ever made
         self._count = 0
 
     def __len__(self) -> int:
@@ -89,26 +89,22 @@ class FrontTier:
         lines = crawls.astype(np.uint64) << np.uint64(9) | classes.astype(np.uint64) << np.uint64(1) | visited
         for number, own in by_value(lines):
             line = self._lines.setdefault((number >> 9, number >> 1 & 0xFF, bool(number & 1)), deque())
-            if not line or line[-1].number != self._pass:
-                line.append(_Batch(self._pass))
+            if not line or line[-1].is_closed:
+                line.append(_Batch(self._batches))
+                self._batches += 1
             line[-1].add(np.array(hashes[own]))
         self._count += len(hashes)
-
-    def end_pass(self) -> None:
-        """Ends a pass: the hosts that are added from now on return after all that are here."""
-        self._pass += 1
 
     def keys(self) -> KeysView[Key]:
         """The lines with hosts."""
         return self._lines.keys()
 
     def oldest(self, keys: Iterable[Key]) -> Key | None:
-        """Which of these lines has the host that waits longest; of equal ones that of the lowest class, which is drawn
-        least."""
-        return min(keys, key=lambda key: (self._lines[key][0].number, key[1], key[0]), default=None)
+        """Which of these lines has the batch that was begun first."""
+        return min(keys, key=lambda key: self._lines[key][0].number, default=None)
 
     def first(self, key: Key, most: int) -> Hashes:
-        """Returns up to `most` of the first hosts of a line, all of one pass; none of a line that does not exist."""
+        """Returns up to `most` of the first hosts of a line, all of one batch; none of a line that does not exist."""
         line = self._lines.get(key)
         return np.zeros(0, np.uint64) if line is None else line[0].first(most)
 
