@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from model.world import keys_go_to_disk
+from model.world import hosts_go_cold, keys_go_to_disk
 from outrider import Frontier, Link
 from outrider.errors import SettingsError, StoreError
 from outrider.frontier.stores.spilled_keys import SpilledKeys
@@ -99,6 +99,7 @@ class Life:
         self.calls_left = order.get("calls")
         if order["spills"]:
             keys_go_to_disk(pytest.MonkeyPatch())
+            hosts_go_cold(pytest.MonkeyPatch(), with_urls=True)
         if order["dies_within"]:
             die_within(*order["dies_within"])
         if order["spills"]:

@@ -11,7 +11,9 @@ import pytest
 from crash.life import WORK
 from crash.mounting import fill, tmpfs
 from crash.rounds import MERGING, Rounds
+from model.inside import inspect
 from model.world import keys_go_to_disk
+from outrider import Frontier
 
 KILLS_PER_STORE = 10
 REFUSED = 3
@@ -124,6 +126,39 @@ def test_killed_inside_a_hundred_merges_of_seen_keys_it_loses_no_url_and_accepts
     keys_go_to_disk(monkeypatch)
     merged = killed_in_merges(tmp_path, seed=104, deaths=100)
     assert len(set(merged)) > 30, "at different places"
+
+
+def killed_with_hosts_on_disk(directory: Path, seed: int, deaths: int) -> list[int]:
+    """Lives whose ready hosts go to disk with their URLs are killed from outside. Returns how many queued URLs were in
+    the records of hosts at each death."""
+    at_hosts: list[int] = []
+    for number in range(-(-deaths // KILLS_PER_STORE)):
+        folder = directory / str(number)
+        lives = Rounds(folder / "store", folder / "journals", seed + number, **MERGING)
+        with lives.begun():
+            for _ in range(min(KILLS_PER_STORE, deaths - len(at_hosts))):
+                assert -9 == lives.live(lambda process, lives=lives: (lives.wait_for_merge(), lives.kill(process)))
+                looker = Frontier.look(lives.store)
+                at_hosts.append(inspect(looker).tables.cold.queued)
+                looker.close()
+                lives.oracle.look(lives.store, lives.rng)
+                assert [] == lives.problems(), f"seed {seed}, store {number}, round {lives.rounds}"
+        lives.oracle.drain(lives.store, lives.rng)
+        assert [] == lives.problems(), f"seed {seed}, store {number}"
+    return at_hosts
+
+
+def test_killed_with_hosts_and_their_urls_on_disk_it_loses_no_url_and_accepts_none_twice(tmp_path, monkeypatch):
+    keys_go_to_disk(monkeypatch)
+    assert max(killed_with_hosts_on_disk(tmp_path, seed=9, deaths=3)) > 0
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1_800)
+def test_killed_a_hundred_times_with_hosts_and_their_urls_on_disk_it_loses_no_url(tmp_path, monkeypatch):
+    keys_go_to_disk(monkeypatch)
+    at_hosts = killed_with_hosts_on_disk(tmp_path, seed=106, deaths=100)
+    assert sum(count > 0 for count in at_hosts) > 50
 
 
 @pytest.mark.long
