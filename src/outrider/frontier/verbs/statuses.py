@@ -87,7 +87,8 @@ def reason_text(record: CardRecord, tables: Tables) -> str | None:
 
 
 def host_counts(tables: Tables, census: Census) -> dict[str, int]:
-    return {"known": len(tables.hosts) + len(tables.cold), **census.hosts}
+    known = len(tables.hosts) + len(tables.cold)
+    return {"known": known, **{name: census.hosts[name] for name in ("ready", "resting", "blocked", "empty")}}
 
 
 def url_counts(tables: Tables, *, errands: int) -> dict[str, object]:
