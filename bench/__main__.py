@@ -74,7 +74,7 @@ def main(arguments: list[str] | None = None) -> int:
         type=lambda text: int(text.replace("_", "")),
         metavar="N",
         help="cold: hosts instead of 300000; 10000000 needs a quarter of an hour and 2 GB; looks: instead of 1000000; "
-        "drained: instead of 1000000; 10000000 needs half an hour, 1G of --memory and 5 GB of disk",
+        "drained: instead of 1000000; 10000000 needs half an hour, some 1.4 GB and 5 GB of disk",
     )
     parser.add_argument(
         "--keys",
