@@ -11,18 +11,16 @@ from __future__ import annotations
 
 import argparse
 import json
-import shutil
-import sys
-import tempfile
 import time
 from pathlib import Path
 
 import numpy as np
 
-from bench.confined import confined, join
-from bench.frontier_engine import KEYS, LEASE_SECONDS, STARTED_AT, outcomes_of, store_bytes
+from bench.confined import join
+from bench.confined_frontier import VirtualClock, answer_of, check_room, where
+from bench.frontier_engine import KEYS, LEASE_SECONDS, outcomes_of, store_bytes
 from bench.made import BATCH, url_of
-from bench.measuring import CACHE, NoRoomError, resident_bytes, run
+from bench.measuring import resident_bytes
 from bench.scale_peer import StepProgress
 from bench.tables import Table
 from outrider import Frontier
@@ -31,7 +29,6 @@ HOSTS, MEMORY_BYTES = 1_000_000, 100_000_000
 PROCESS_BYTES = 300_000_000
 """Memory of a confined process in addition to `memory_bytes`: Python, libraries, a call, and the pages of files."""
 DISK_BYTES_PER_URL = 500
-SECONDS_MAX = 7_200.0
 PAUSE = 3_600_000_000
 """Microseconds from one call of the drain to the next."""
 FETCH_SECONDS = 0.2
@@ -41,31 +38,18 @@ KINDS = ("a host each", "one host")
 def tables(hosts: int | None = None, memory: int | None = None) -> list[Table]:
     """Returns a row for each kind of load. Raises NoRoomError, ChildFailedError."""
     total, memory = hosts or HOSTS, memory or MEMORY_BYTES
-    CACHE.mkdir(parents=True, exist_ok=True)
-    needed, free = total * DISK_BYTES_PER_URL, shutil.disk_usage(CACHE).free
-    if free < needed:
-        raise NoRoomError(
-            f"drained: {total:,} URLs need {needed / 1e9:.1f} GB in {CACHE}, and {free / 1e9:.1f} GB are free: use a "
-            "smaller --hosts"
-        )
+    check_room("drained", total, DISK_BYTES_PER_URL, "--hosts")
     rows, is_confined = [], False
     for kind in KINDS:
-        folder = Path(tempfile.mkdtemp(prefix="drained-", dir=CACHE))
-        try:
-            with confined(memory + PROCESS_BYTES) as environment:
-                command = [sys.executable, "-m", "bench.drained", kind, str(total), str(memory)]
-                files = [folder / "store", folder / "answer"]
-                run([*command, *files], seconds_max=SECONDS_MAX, environment=environment, shows_progress=True)
-            told = json.loads((folder / "answer").read_text())
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
-        is_confined = told["confined"]
-        memory_mb = tuple(told[name] / 1e6 for name in ("grown", "peak"))
-        rows.append((kind, told["drained"], told["new"], told["visit"], told["longest"], *memory_mb, told["disk"]))
+        found = answer_of("drained", [kind, str(total), str(memory)], bytes_max=memory + PROCESS_BYTES)
+        is_confined = found["confined"]
+        memory_mb = tuple(found[name] / 1e6 for name in ("grown", "peak"))
+        rows.append(
+            (kind, *(found[name] for name in ("drained", "new", "visit", "longest")), *memory_mb, found["disk"])
+        )
     columns = ("URLs", "drained", "new µs", "visit µs", "longest lease ms", "memory MB", "most MB", "disk B a URL")
-    where = f"a cgroup confines the process to this and {PROCESS_BYTES // 1_000_000} MB"
     notes = (
-        f"{total:,} URLs; memory_bytes is {memory:,}; " + (where if is_confined else "not confined"),
+        f"{total:,} URLs; memory_bytes is {memory:,}; " + where(is_confined, PROCESS_BYTES),
         (
             "CPU time of the process. Visit: lease and report of a URL, in calls of 1,000; the longest "
             "lease without other threads."
@@ -73,14 +57,6 @@ def tables(hosts: int | None = None, memory: int | None = None) -> list[Table]:
         "Memory: growth of the process when all are queued, and the most. Disk: after a checkpoint, all are queued.",
     )
     return [Table("drained", "Hosts with one URL, and one host with all URLs", columns, tuple(rows), notes)]
-
-
-class _Clock:
-    def __init__(self) -> None:
-        self.at = STARTED_AT
-
-    def __call__(self) -> int:
-        return self.at
 
 
 def main() -> None:
@@ -91,7 +67,7 @@ def main() -> None:
     parser.add_argument("store", type=Path)
     parser.add_argument("answer", type=Path)
     given = parser.parse_args()
-    is_confined, clock = join(), _Clock()
+    is_confined, clock = join(), VirtualClock()
     each = given.kind == KINDS[0]
     before = peak = resident_bytes()
     frontier = Frontier.open(

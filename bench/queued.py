@@ -11,9 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import shutil
-import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,10 +18,11 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from bench.confined import confined, join
-from bench.frontier_engine import KEYS, LEASE_SECONDS, STARTED_AT, outcomes_of, store_bytes
+from bench.confined import join
+from bench.confined_frontier import VirtualClock, answer_of, check_room, where
+from bench.frontier_engine import KEYS, LEASE_SECONDS, outcomes_of, store_bytes
 from bench.made import BATCH, url_of
-from bench.measuring import CACHE, NoRoomError, resident_bytes, run
+from bench.measuring import resident_bytes
 from bench.scale_peer import StepProgress
 from bench.tables import Table, ratio
 from outrider import Frontier
@@ -37,7 +35,6 @@ PROCESS_BYTES = 600_000_000
 hosts with queued URLs, and the records of the ledger that arrive during a checkpoint."""
 DISK_BYTES_PER_URL = 300
 """Free space that is needed: a merge has old and new files at once."""
-SECONDS_MAX = 7_200.0
 LAST_URLS = 1_000_000
 """The URLs whose cost is measured at the end."""
 VISIT_CALLS, VISIT_URLS = 500, 100
@@ -49,44 +46,21 @@ FETCH_SECONDS = 0.2
 def tables(urls: int | None = None, memory: int | None = None) -> list[Table]:
     """Returns a row for the first million URLs, and one for all. Raises NoRoomError, ChildFailedError."""
     total, memory = urls or URLS, memory or MEMORY_BYTES
-    CACHE.mkdir(parents=True, exist_ok=True)
-    needed, free = total * DISK_BYTES_PER_URL, shutil.disk_usage(CACHE).free
-    if free < needed:
-        raise NoRoomError(
-            f"queued: {total:,} URLs need {needed / 1e9:.1f} GB in {CACHE}, and {free / 1e9:.1f} GB are free: use a "
-            "smaller --urls"
-        )
-    folder = Path(tempfile.mkdtemp(prefix="queued-", dir=CACHE))
-    try:
-        with confined(memory + PROCESS_BYTES) as environment:
-            command = [sys.executable, "-m", "bench.queued", str(total), str(memory)]
-            files = [folder / "store", folder / "answer"]
-            run([*command, *files], seconds_max=SECONDS_MAX, environment=environment, shows_progress=True)
-        marks = json.loads((folder / "answer").read_text())
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    check_room("queued", total, DISK_BYTES_PER_URL, "--urls")
+    marks = answer_of("queued", [str(total), str(memory)], bytes_max=memory + PROCESS_BYTES)
     rows = []
     for mark in marks:
         against = (ratio(mark[name], marks[0][name]) for name in ("new", "visit"))
         rows.append((mark["urls"], mark["new"], mark["visit"], *against, mark["disk"], mark["memory"] / 1e6))
     columns = ("URLs", "new µs", "visit µs", "to the first", "to the first", "disk B a URL", "memory MB")
-    where = f"a cgroup confines the process to this and {PROCESS_BYTES // 1_000_000} MB"
     notes = (
         f"CPU time of the process. {HOSTS:,} hosts; memory_bytes is {memory:,}; "
-        + (where if marks[0]["confined"] else "not confined"),
+        + where(marks[0]["confined"], PROCESS_BYTES),
         f"New: of the last {LAST_URLS:,} URLs, in calls of {BATCH:,}.",
         f"Visit: lease and report of a URL, in calls of {VISIT_URLS}.",
         "Disk: after a checkpoint. Memory: growth of the process.",
     )
     return [Table("queued", "Queued URLs beyond the memory", columns, tuple(rows), notes)]
-
-
-class _Clock:
-    def __init__(self) -> None:
-        self.at = STARTED_AT
-
-    def __call__(self) -> int:
-        return self.at
 
 
 def calls(first: int, last: int) -> Iterator[list[str]]:
@@ -112,7 +86,7 @@ def added(frontier: Frontier, first: int, last: int, progress: StepProgress) -> 
     return spent / min(LAST_URLS, last - first)
 
 
-def visits(frontier: Frontier, clock: _Clock) -> float:
+def visits(frontier: Frontier, clock: VirtualClock) -> float:
     """Leases and reports. Returns the CPU seconds for each URL."""
     began, visited = time.process_time(), 0
     for _ in range(VISIT_CALLS):
@@ -131,7 +105,7 @@ def main() -> None:
     parser.add_argument("store", type=Path)
     parser.add_argument("answer", type=Path)
     given = parser.parse_args()
-    is_confined, clock = join(), _Clock()
+    is_confined, clock = join(), VirtualClock()
     before, marks = resident_bytes(), []
     frontier = Frontier.open(
         given.store, clock=clock, keys=KEYS, robots="caller", settings={"memory_bytes": given.memory}

@@ -54,7 +54,7 @@ class Rounds:
     def begun(self) -> Iterator[Rounds]:
         self.journals.mkdir(parents=True, exist_ok=True)
         os.mkfifo(self._merging)
-        # For both directions, so that a life which opens it for writing finds a reader, and its end is no end of file.
+        # For both directions: a life that opens the pipe finds a reader, and the death of a life does not end the pipe.
         self._merge_word = os.open(self._merging, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         mould = subprocess.Popen(
             [sys.executable, "-m", "crash.life"],

@@ -302,8 +302,8 @@ def _single(batches: Iterable[Cards]) -> Iterable[Cards]:
 
 
 def _as_stored(cards: Cards) -> Cards:
-    """Returns the cards of a ledger without a difference that is no fact: whether a URL that was due is noted as
-    queued. A host that goes cold with it notes that, and a replay moves no host to disk."""
+    """Returns the cards of a ledger with one state for waiting and queued URLs. A host that goes cold writes the state
+    of a due URL again. This is not a fact, and a replay moves no host to disk."""
     if cooling.FRONT_HOSTS_LEAST:
         return cards
     heads = cards.changed()

@@ -46,7 +46,7 @@ class FrontReturns:
         return [key for key in keys if states[key[0]] == CrawlState.RUNNING and crawl in (None, key[0])]
 
     def _keys_at(self, now: Instant, crawl: int | None) -> list[Key]:
-        """Those of them whose hosts may be visited now: the visited ones rest after the clock was set back."""
+        """The lines whose hosts may be visited now. After the clock was set back, visited hosts rest."""
         keys = self._keys(crawl)
         return keys if self._tables.cold.floor_first_end() <= now else [key for key in keys if not key[2]]
 

@@ -718,8 +718,8 @@ class UrlTable:
             yield cards, rows, int(heads["order"].max())
 
     def _set_aside(self, cards: Cards) -> Cards:
-        """Counts the URLs of cold hosts, which have no row for it, and puts the waiting ones into their calendars; the
-        queued ones are in the records of their hosts. Returns the other cards."""
+        """Counts the URLs of cold hosts, because these have no rows that count them. Puts waiting URLs into their
+        calendars; records of hosts contain the queued URLs. Returns the cards of all other hosts."""
         heads = cards.heads
         rows = self._tables.queues.find(np.ascontiguousarray(heads["queue"]))
         cold = self._tables.cold

@@ -104,7 +104,7 @@ class FrontTier:
         return min(keys, key=lambda key: self._lines[key][0].number, default=None)
 
     def first(self, key: Key, most: int) -> Hashes:
-        """Returns up to `most` of the first hosts of a line, all of one batch; none of a line that does not exist."""
+        """Returns up to `most` of the first hosts of a line, all of one batch. An unknown line has no hosts."""
         line = self._lines.get(key)
         return np.zeros(0, np.uint64) if line is None else line[0].first(most)
 
