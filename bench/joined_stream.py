@@ -11,7 +11,8 @@ import contextlib
 import socket
 import struct
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 _DATA, _HEADERS, _RESET, _SETTINGS, _PING, _GO_AWAY, _WINDOW = 0, 1, 3, 4, 6, 7, 8
 _END_STREAM, _ACK, _END_HEADERS = 1, 1, 4
@@ -35,7 +36,8 @@ class JoinedStream:
     """A stream to a server on loopback that is open in a `with` block. Its methods raise ConnectionError if the server
     ends the stream or the connection early."""
 
-    def __init__(self, port: int, path: str) -> None:
+    def __init__(self, port: int, path: str, headers: Mapping[str, str] = MappingProxyType({})) -> None:
+        """headers: these are sent in addition to those of each call."""
         self._connection = socket.create_connection(("127.0.0.1", port), timeout=SECONDS_MAX)
         self._lock = threading.Lock()  # of the sending half
         self._room = threading.Condition()
@@ -45,7 +47,7 @@ class JoinedStream:
         self._answer = bytearray()  # octets that were not returned yet
         self._error = ""
         self._reading = threading.Thread(target=self._read, daemon=True)
-        self._begin(path, f"127.0.0.1:{port}")
+        self._begin({":path": path, ":authority": f"127.0.0.1:{port}"} | dict(headers))
 
     def __enter__(self) -> JoinedStream:
         self._reading.start()
@@ -76,13 +78,17 @@ class JoinedStream:
     def end(self) -> list[bytes]:
         """Ends the stream. Returns the answers to the end."""
         self._put(_frame(_DATA, _END_STREAM, _STREAM, b""))
+        return self.answers_to_the_end()
+
+    def answers_to_the_end(self) -> list[bytes]:
+        """Waits until the server ends the stream. Returns the answers that were not returned yet."""
         self._reading.join()
         if self._error:
             raise ConnectionError(self._error)
         return _messages_of(self._answer, None)
 
-    def _begin(self, path: str, authority: str) -> None:
-        fields = {":method": "POST", ":scheme": "http", ":path": path, ":authority": authority}
+    def _begin(self, headers: dict[str, str]) -> None:
+        fields = {":method": "POST", ":scheme": "http", **headers}
         fields |= {"te": "trailers", "content-type": "application/grpc"}
         block = b"".join(b"\0" + _text(name) + _text(value) for name, value in fields.items())
         settings = struct.pack(">HI", _INITIAL_WINDOW, _WINDOW_MAX)

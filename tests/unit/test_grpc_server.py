@@ -13,7 +13,7 @@ from collections import Counter
 
 import grpc
 import pytest
-from bench.joined_stream import send_joined
+from bench.joined_stream import JoinedStream, send_joined
 from bench.urlfrontier_peer import item, octets
 from prometheus_client import generate_latest
 from prometheus_client.registry import Collector, CollectorRegistry
@@ -313,6 +313,14 @@ def test_a_deadline_ends_a_call():
         answers = client.stream("PutURLs", (stop.wait(20) for _ in range(1)), seconds=0.2)
         assert code_of(lambda: list(answers)) is grpc.StatusCode.DEADLINE_EXCEEDED
         stop.set()
+
+
+def test_at_the_deadline_the_server_sends_a_status_and_no_reset():
+    """The client of this test has no deadline of its own, so it reads what the server sends. A reset raises."""
+    with Frontier.memory(robots="caller") as frontier, serving(frontier) as address:
+        path, port = PROTOCOL.calls["PutURLs"].path, int(address.split(":")[1])
+        with JoinedStream(port, path, {"grpc-timeout": "50m"}) as stream:
+            assert stream.answers_to_the_end() == []
 
 
 @pytest.mark.parametrize("how", ["cancelled", "late"])

@@ -1,6 +1,7 @@
 //! Status codes of gRPC, and their message as a header.
 
 /// The codes that this crate itself sends.
+pub(crate) const DEADLINE_EXCEEDED: u32 = 4;
 pub(crate) const RESOURCE_EXHAUSTED: u32 = 8;
 pub(crate) const UNIMPLEMENTED: u32 = 12;
 pub(crate) const INTERNAL: u32 = 13;

@@ -13,7 +13,9 @@ use http::{HeaderMap, HeaderValue, Request, Response};
 use tokio::sync::Notify;
 
 use crate::server::{Event, Shared, Unfinished};
-use crate::status::{encoded, timeout, Status, INTERNAL, RESOURCE_EXHAUSTED, UNIMPLEMENTED};
+use crate::status::{
+    encoded, timeout, Status, DEADLINE_EXCEEDED, INTERNAL, RESOURCE_EXHAUSTED, UNIMPLEMENTED,
+};
 
 /// A call whose unanswered messages, or unsent answers, have so many bytes reads no further.
 pub(crate) const STREAM_BYTES_MAX: usize = 1 << 20;
@@ -196,7 +198,8 @@ pub(crate) async fn run(
     let end = tokio::select! {
         end = read(&shared, &stream, &mut body, method) => end,
         end = write(&shared, &stream, &mut send) => end,
-        () = deadline => End::Gone,
+        // A reset would reach a client whose clock is a little late as a call that was cancelled.
+        () = deadline => End::Failed(Status::of(DEADLINE_EXCEEDED, "the call is past its deadline")),
     };
     shared.forget(stream.id);
     match end {
