@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import random
 from collections import Counter
 from typing import Any
 
@@ -14,6 +15,7 @@ from outrider.frontier.format.card_columns import Cards
 from outrider.frontier.state.tables import Tables
 from outrider.frontier.state.url_table import QUEUED, WAITING
 from outrider.kernels.card_layout import PLANNED
+from outrider.limits import SLOTS
 from outrider.sim.disk import FaultyFiles
 from outrider.storage.manifest import Manifest
 from outrider.storage.memory import MemoryFiles
@@ -37,6 +39,11 @@ def compare_openings(disk: FaultyFiles, **how: Any) -> bool:
     scanned, _ = _tables(without, manifest, **how)
     assert not note, note
     used = not kept.urls.scanned
+    if kept.urls.unread is not None:
+        rng = random.Random(kept.urls.order)
+        kept.urls.unread.read(np.array(rng.sample(range(SLOTS), 100), np.uint16))
+        while kept.urls.unread is not None:
+            kept.urls.unread.read_some(rng.randrange(50_000))
     assert scanned.urls.scanned
     of_kept, of_scanned = _derived(kept), _derived(scanned)
     assert of_kept.keys() == of_scanned.keys()

@@ -121,6 +121,11 @@ from outrider.storage.memory import MemoryFiles
 from outrider.url import UrlBatch
 
 Answer = TypeVar("Answer")
+_READS_SLOTS = frozenset(
+    {"discover", "lease", "report", "release", "defer", "extend", "rest"}
+    | {"note_projection", "note_projections", "note_watermark"}
+)
+"""Verbs that read the slots they need, or need none. Before all others every slot is read."""
 
 
 @takes_builtins
@@ -163,7 +168,6 @@ class Frontier:
         self._heard = 0  # the clock's answer at that time
         self._stepped_back = False  # the clock was set back since then, and hosts have not rested for it yet
         self._read_only = False
-        self._keeps_schedule = False
         self._rounds = Rounds(files, machine, log, self._failure, store=store, newest=checkpoint)
         self._bell = Bell()
         self._socket: StoreSocket | None = None
@@ -229,7 +233,7 @@ class Frontier:
             takeover = changelog is not None
             source, at, passed, step = clock_of(tables, clock, takeover=takeover)
             frontier = cls(files, Machine(core), log, clock=source, store=store, checkpoint=checkpoint)
-            frontier._keeps_schedule = not takeover  # the directory of a node may be made anew from a snapshot
+            frontier._rounds.keeps_schedule = not takeover  # the directory of a node may be made anew from a snapshot
             frontier._begin(
                 at, passed, step, fresh=fresh, callers_clock=clock is not None, takeover=takeover, note=note
             )
@@ -284,7 +288,7 @@ class Frontier:
         frontier = cls.open(
             MemoryFiles(), clock=clock, seed=seed, settings=settings, robots=robots, addresses=addresses
         )
-        frontier._keeps_schedule = False  # it ends with the process
+        frontier._rounds.keeps_schedule = False  # it ends with the process
         return frontier
 
     @classmethod
@@ -388,7 +392,7 @@ class Frontier:
                     self._log.sync()
                     urls = self._machine.tables.urls.accepted()
                     kept = KEPT_URLS_MIN <= urls <= KEPT_URLS_MAX
-                    if self._keeps_schedule and state == "stopped" and kept:
+                    if self._rounds.keeps_schedule and state == "stopped" and kept:
                         self._rounds.keep_schedule(self._last_instant())
                 self._failure.tell()
             finally:
@@ -588,7 +592,7 @@ class Frontier:
     @glance
     def next_ready_seconds(self) -> float | None:
         """Returns the seconds until a lease is possible, 0 if it is now, None if waiting alone does not help."""
-        self._check()
+        self._check(reads=False)
         now = self._instant()
         at = self._machine.looks.next_ready(now)
         return None if at is None else seconds(max(0, at - now))
@@ -602,21 +606,21 @@ class Frontier:
     @glance
     def finished(self) -> bool:
         """Whether nothing is queued, leased, waiting or on an errand."""
-        self._check()
+        self._check(reads=False)
         return self._machine.looks.finished()
 
     @served("read")
     @glance
     def at_limit(self) -> bool:
         """Whether work is left that a budget forbids."""
-        self._check()
+        self._check(reads=False)
         return self._machine.looks.at_limit()
 
     @served("read")
     @glance
     def pressure(self) -> float:
         """How far the limit of URLs (`max_urls`) is used up; at 1 and above callers do well to bring no more links."""
-        self._check()
+        self._check(reads=False)
         return self._machine.looks.pressure()
 
     @served("read")
@@ -914,7 +918,7 @@ class Frontier:
     def _tallies(self) -> dict[str, object]:
         """Returns the counts of URLs and fetches in `statistics`, at the same cost for any number of hosts."""
         with self._alone():
-            self._check()
+            self._check(reads=False)
             return self._machine.looks.tallies()
 
     @property
@@ -925,7 +929,7 @@ class Frontier:
     def _schedule_counts(self) -> tuple[ScheduleCounts, float]:
         """Returns counts of hosts whose cost does not grow with the hosts, and the seconds of all syncs of the log."""
         with self._alone():
-            self._check()
+            self._check(reads=False)
             return self._machine.looks.standing(self._instant()), self._syncs.seconds
 
     def _synced_seconds(self) -> float:
@@ -1077,12 +1081,18 @@ class Frontier:
             return self._instant()
         return self._last
 
-    def _check(self) -> None:
+    def _check(self, *, reads: bool = True) -> None:
+        """Raises the reason why no call can be made. reads: whether the call needs all slots, and not only those that
+        it reads itself (`unread_slots`)."""
         if self._closed:
             raise ClosedError("open it again to go on")
+        unread = self._machine.tables.urls.unread
+        if reads and unread is not None and self._machine.tables.torn is None and self._failure.error is None:
+            unread.read_all()
+            self._machine.core.settle(self._machine.core.now)
         torn = self._machine.tables.torn
         if torn is not None:
-            self._failure.stop(torn, "the recall of a host from the disk")
+            self._failure.stop(torn, "a host or a slot that was read from the disk")
         self._failure.check()
 
     def _check_owner(self) -> None:
@@ -1193,7 +1203,7 @@ class Frontier:
 
     def _decide(self, name: str, verb: Verb[Answer]) -> tuple[Answer, int]:
         with self._alone():
-            self._check()
+            self._check(reads=name not in _READS_SLOTS)
             self._check_owner()
             now = self._instant()
             try:

@@ -13,10 +13,11 @@ from collections.abc import Callable, Iterator
 
 from outrider.clock import Instant
 from outrider.engine.failure import Failure
-from outrider.errors import StoreError, StoreFullError
+from outrider.errors import StoreFullError
 from outrider.frontier.format.facts import Fact, encode, encode_in_pieces
 from outrider.frontier.machine import Machine
 from outrider.frontier.state import kept_schedule
+from outrider.frontier.state.kept_schedule import CopiedCounts
 from outrider.frontier.state.tables import COPY_ROWS, LEASES, OWN, RUNS
 from outrider.limits import (
     CHECKPOINT_BYTES_PER_ORDER,
@@ -60,6 +61,7 @@ class Round:
         self.writer: CheckpointWriter | None = None
         self.writing: threading.Thread | None = None
         self.full = False  # the disk had no room for the copied ranges
+        self.counts: CopiedCounts | None = None  # of its start, for the file next to it
         self._waiting: deque[tuple[int, int, int, bytes]] = deque()
         self._ranges = iter(
             (section, first, min(first + COPY_ROWS[section], rows))
@@ -117,6 +119,8 @@ class Rounds:
         self.bytes = newest.bytes if newest is not None else 0
         self.covered = newest.start_lsn if newest is not None else 0
         self.under_way: Round | None = None
+        self.keeps_schedule = True
+        """Whether files of `kept_schedule` are written."""
         self.finisher: threading.Thread | None = None
         self._files = files
         self._machine = machine
@@ -307,9 +311,10 @@ class Rounds:
         for payload in encode_in_pieces(now, blocks, CHECKPOINT_PAYLOAD_BYTES_MAX):
             round_.copied(section, first, self._log.appended_lsn, payload)
 
-    def begin(self, now: Instant) -> None:
+    def begin(self, now: Instant, *, counts: bool = True) -> None:
         """From here on: facts without a slot, the open leases and the ledger are those of this LSN exactly. No thread
-        may merge runs: a checkpoint lists them by their places."""
+        may merge runs: a checkpoint lists them by their places. counts: whether the file next to the checkpoint gets
+        the counts, where files are kept."""
         assert self.finisher is None or not self.finisher.is_alive(), "a checkpoint that begins during a merge"
         self._cooled = False
         self._log.roll()
@@ -319,6 +324,8 @@ class Rounds:
         round_ = Round(tables.sections(), self.number + 1, self._log.appended_lsn, self._log.frame_bytes)
         for section in (OWN, LEASES):
             self._copy(round_, section, 0, 1, now)
+        if counts and self.keeps_schedule:
+            round_.counts = CopiedCounts.of(tables)
         for part in tables.kept_in_runs():
             part.freeze(for_checkpoint=True)
         self._copying(round_)
@@ -395,6 +402,7 @@ class Rounds:
                 part.settled()
             remove_before(self._files, writer.number, SCHEDULES)
             remove_unfinished(self._files, SCHEDULES)
+            self._keep(round_)
             # Here, not in a call: removing a segment of 64 MB needs a dozen milliseconds.
             self._log.drop_through(wanted)
             self._finished = (writer.number, round_.start, size)
@@ -427,6 +435,15 @@ class Rounds:
             self._failure.stop(error, _WITHIN)
             raise
 
+    def _keep(self, round_: Round) -> None:
+        """Writes the counts next to the checkpoint of a round, which is the newest."""
+        if round_.counts is None:
+            return
+        checkpoint = newest_checkpoint(self._files, store=self._store)
+        if checkpoint is not None and checkpoint.number == round_.number:
+            kept_schedule.write(self._files, self._store, checkpoint, round_.counts)
+        round_.counts = None
+
     def keep_schedule(self, now: Instant) -> None:
         """Makes a last round, and writes the schedule next to its checkpoint. Only `close` may call it, because the
         tables cannot be used after it. Writes no schedule if the disk is full or fails, or if a file of tails is
@@ -435,28 +452,11 @@ class Rounds:
         if not kept_schedule.can_be_kept(tables):
             return
         with self._stops_the_store():
-            self.begin(now)
+            self.begin(now, counts=False)
             self._through(now)
         checkpoint = newest_checkpoint(self._files, store=self._store)
-        if checkpoint is None or checkpoint.start_lsn != self._log.appended_lsn:
-            return  # the disk had no room for the round
-        writer: CheckpointWriter | None = None
-        try:
-            writer = CheckpointWriter(
-                self._files,
-                store=self._store,
-                number=checkpoint.number,
-                start_lsn=checkpoint.start_lsn,
-                stem=SCHEDULES,
-            )
-            for section, payload in kept_schedule.pieces(tables, checkpoint):
-                writer.add(OWN_SLOT, section, 0, checkpoint.lsn, payload)
-            writer.finish(checkpoint.lsn)
-        except StoreError:
-            pass  # nothing depends on the schedule, and the stop is durable
-        finally:
-            if writer is not None:
-                writer.abandon()
+        if checkpoint is not None and checkpoint.start_lsn == self._log.appended_lsn:  # else the disk was full
+            kept_schedule.write(self._files, self._store, checkpoint, tables)
 
     def _through(self, now: Instant) -> None:
         """Brings a round that is under way to its end, and raises why it failed."""

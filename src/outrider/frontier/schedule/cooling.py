@@ -43,7 +43,7 @@ class Cooling:
     def presses(self) -> bool:
         """Whether a quarter more hosts are in memory than may be, and a quarter more than the last pass left there."""
         count = len(self._tables.hosts)
-        if self._tables.cold.ledger is None:
+        if self._tables.cold.ledger is None or self._tables.urls.unread is not None:
             return False
         return 4 * count > 5 * max(self._hot_max, self._left)
 
@@ -92,7 +92,8 @@ class Cooling:
     def put_back(self, rows: Rows, now: Instant) -> None:
         """Moves hosts that were recalled for a moment back to the disk, if they may leave."""
         self._room = self._room_for_rules()
-        if self._tables.hosts.reuses and not self._tables.leaving.stalled:
+        readable = self._tables.urls.unread is None  # else the URLs of a host may be unread
+        if readable and self._tables.hosts.reuses and not self._tables.leaving.stalled:
             rows = np.sort(rows)
             self._put_away(may_go(self._tables, rows, now), now)
             self._put_away(self._may_go_ready(rows, now)[: self._spare()], now)
@@ -130,8 +131,8 @@ class Cooling:
         """Begins a pass if too many hosts have rows. It estimates the cut-off, the time of the last request, from a
         sample."""
         hosts = self._tables.hosts
-        if self._tables.cold.ledger is None or len(hosts) <= self._hot_max:
-            return False
+        if self._tables.cold.ledger is None or len(hosts) <= self._hot_max or self._tables.urls.unread is not None:
+            return False  # the URLs of a host may be unread
         step = 1 + hosts.count // COLD_SAMPLE_ROWS
         sample = np.arange(0, hosts.count, step, dtype=np.uint32)
         asked = np.sort(_last_requests(self._tables, may_go(self._tables, sample, now)))

@@ -55,7 +55,7 @@ class FrontReturns:
         whether any came. Raises DamagedStoreError."""
         front = self._tables.cold.front
         keys = self._keys_at(now, crawl) if want > 0 and len(front) else []
-        if not keys or self._is_full():
+        if not keys or self._is_full() or self._tables.urls.unread is not None:
             return False
         others, self._tables.changed = self._tables.changed, []
         came = False

@@ -570,7 +570,7 @@ class ColdHosts:
             tables.flag(youngest)
         if len(with_cards):
             tables.changed.append(rows[with_cards])
-            tables.urls.backlog.put(youngest[with_cards].repeat(queued[with_cards]), some_cards)
+            tables.urls.place(some_cards, youngest[with_cards].repeat(queued[with_cards]))
 
     def _recall_extra(
         self, tables: Tables, row: int, youngest: int, told: ColdRecords, place: int, extra: Mapping[str, Any]

@@ -1,15 +1,20 @@
-"""The places, counts and seen keys of all URLs, except the cards of cold hosts, in a file that a clean stop writes, so
-that the next opening reads no ledger.
+"""What a scan of the ledger would find at the start of a checkpoint, in a file next to it, so that an opening needs no
+scan.
 
-The file (`schedule-<number>.ckpt`, docs/formats/frames.md) is derived: it contains what a scan of the ledger would
-find at the start of one checkpoint, which no call follows. It names that checkpoint by number, start and checksum, and
-is used only while that one is the newest. The log after it is applied as after a scan. Nothing depends on the file: if
-it is missing, damaged or of another checkpoint, the opening scans the ledger.
+A clean stop writes the places, counts and seen keys of all URLs, except the cards of cold hosts. Every other checkpoint
+of a large store has the counts alone. Then the opening reads the places and keys of a slot when they are needed
+(`unread_slots`).
+
+The file (`schedule-<number>.ckpt`, docs/formats/frames.md) is derived. It names its checkpoint by number, start and
+checksum, and is used only while that one is the newest. The log after it is applied as after a scan. Nothing depends on
+the file: if it is missing, damaged or of another checkpoint, the opening scans the ledger.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
@@ -22,17 +27,28 @@ from outrider.errors import StoreError
 from outrider.frontier.format.card_columns import Cards
 from outrider.frontier.state.hosts import NONE, Rows
 from outrider.frontier.state.tables import Tables
-from outrider.frontier.state.url_table import LEASED, QUEUED
+from outrider.frontier.state.unread_slots import UnreadSlots
+from outrider.frontier.state.url_table import LEASED, PARKED, QUEUED
 from outrider.frontier.stores.chunks import laid_out, read_out
 from outrider.frontier.stores.spilled_keys import keys_in_order
 from outrider.frontier.stores.tailed_backlog import Chunks
 from outrider.kernels.card_layout import HEAD_BYTES
-from outrider.limits import KEPT_CARDS, KEPT_KEYS, KEPT_QUEUES, RESTORED_BYTES
-from outrider.storage.checkpoint import Checkpoint
+from outrider.limits import (
+    KEPT_CARDS,
+    KEPT_CRAWLS_MAX,
+    KEPT_KEYS,
+    KEPT_QUEUES,
+    KEPT_URLS_MIN,
+    OWN_SLOT,
+    RESTORED_BYTES,
+)
+from outrider.storage.checkpoint import SCHEDULES, Checkpoint, CheckpointWriter
+from outrider.storage.files import Files
 from outrider.storage.read_ahead import ahead
 
 SCHEDULE_FORMAT = 2
-_FORMATS_READ = (1, 2)  # with 2, cold hosts may have queued URLs, which earlier releases would not find
+COUNTS_FORMAT = 3  # the file has counts alone
+_FORMATS_READ = (1, 2, 3)  # with 2, cold hosts may have queued URLs, which earlier releases would not find
 _COUNTS = ("waiting", "parked", "done", "gone", "open")
 _COUNT_BYTES = 4
 
@@ -57,7 +73,8 @@ class UnfitScheduleError(Exception):
 
 class _KeptHead(msgspec.Struct, array_like=True):
     """The first range. chain, count: of the checkpoint; woken: as in `UrlTable`; counts: by state; of_crawls: the same
-    by row; dictionary: of the chunks; ordered: whether cards are as the backlog sorts them."""
+    by row; dictionary: of the chunks; ordered: whether cards are as the backlog sorts them; plans: whether there may be
+    planned URLs."""
 
     format: int
     chain: int
@@ -67,16 +84,94 @@ class _KeptHead(msgspec.Struct, array_like=True):
     of_crawls: dict[int, list[int]]
     dictionary: bytes
     ordered: bool
+    plans: bool = True  # earlier releases did not note it
 
 
 def can_be_kept(tables: Tables) -> bool:
-    """Whether a schedule may be written: not while seen keys are on disk or found by unique keys."""
+    """Whether a schedule may be written: not while seen keys are on disk or found by unique keys, nor while slots are
+    unread."""
     seen = tables.urls.seen
+    if tables.urls.unread is not None:
+        return False
     in_memory = all(isinstance(keys, kernels.FingerprintSet) for keys in (*seen.of_crawls.values(), seen.contents))
     return in_memory and not seen.by_callers
 
 
+@dataclass(slots=True)
+class CopiedCounts:
+    """The counts of all URLs at the start of a checkpoint. queues: a column of hashes, and one for each of `_COUNTS`;
+    the others as in the head of the file."""
+
+    woken: int
+    counts: list[int]
+    of_crawls: dict[int, list[int]]
+    queues: list[npt.NDArray[Any]]
+
+    @classmethod
+    def of(cls, tables: Tables) -> CopiedCounts | None:
+        """Returns the counts now. None if the next opening cannot leave slots for later with them, or need not: slots
+        are unread, few URLs were accepted, or their places depend on more than their records."""
+        urls, crawls = tables.urls, tables.crawls
+        due = urls.calendar.next() if len(urls.calendar) else None
+        if (
+            urls.unread is not None
+            or urls.accepted() < KEPT_URLS_MIN
+            or urls.plans
+            or urls.voids()
+            or (due is not None and due <= urls.last_woken)  # some of the URLs that are due still wait
+            or (len(urls.spent) and urls.counts[PARKED])
+            or crawls.orders
+            or crawls.callers
+            or len(crawls.names) > KEPT_CRAWLS_MAX
+        ):
+            return None
+        queues, rows = tables.queues, _living_queues(tables)
+        columns = [queues.hash[rows], *(getattr(queues, name)[rows] for name in _COUNTS)]
+        of_crawls = {row: _unleased(counts) for row, counts in urls.of_crawls.items()}
+        return cls(urls.last_woken, _unleased(urls.counts), of_crawls, columns)
+
+
 # -- writing -----------------------------------------------------------------------------------------------------------
+
+
+def write(files: Files, store: bytes, checkpoint: Checkpoint, content: Tables | CopiedCounts) -> None:
+    """Writes the file of a checkpoint. content: the tables, which nothing may use later, or the counts alone. If the
+    disk is full or fails, or a file of tails is damaged, there is no file."""
+    writer: CheckpointWriter | None = None
+    with contextlib.suppress(StoreError):  # nothing depends on the file
+        try:
+            writer = CheckpointWriter(
+                files, store=store, number=checkpoint.number, start_lsn=checkpoint.start_lsn, stem=SCHEDULES
+            )
+            found = pieces(content, checkpoint) if isinstance(content, Tables) else _counts(content, checkpoint)
+            for section, payload in found:
+                writer.add(OWN_SLOT, section, 0, checkpoint.lsn, payload)
+            writer.finish(checkpoint.lsn)
+        finally:
+            if writer is not None:
+                writer.abandon()
+
+
+def _counts(copied: CopiedCounts, checkpoint: Checkpoint) -> Iterator[tuple[int, bytes]]:
+    """Yields the sections and payloads of a file with counts alone."""
+    yield (
+        ScheduleSection.HEAD,
+        msgspec.msgpack.encode(
+            _KeptHead(
+                COUNTS_FORMAT,
+                checkpoint.chain,
+                checkpoint.count,
+                copied.woken,
+                copied.counts,
+                copied.of_crawls,
+                dictionary=b"",
+                ordered=False,
+                plans=False,
+            )
+        ),
+    )
+    for first in range(0, len(copied.queues[0]), KEPT_QUEUES):
+        yield ScheduleSection.QUEUES, _packed([column[first : first + KEPT_QUEUES] for column in copied.queues])
 
 
 def pieces(tables: Tables, checkpoint: Checkpoint) -> Iterator[tuple[int, bytes]]:
@@ -94,6 +189,7 @@ def pieces(tables: Tables, checkpoint: Checkpoint) -> Iterator[tuple[int, bytes]
         counts_of_crawls,
         urls.backlog.dictionary,
         urls.backlog.ordered,
+        urls.plans,
     )
     yield ScheduleSection.HEAD, msgspec.msgpack.encode(head)
     rows = _living_queues(tables)
@@ -165,9 +261,8 @@ def _packed(columns: list[npt.NDArray[Any]]) -> bytes:
 
 
 def restore(tables: Tables, checkpoint: Checkpoint, schedule: Checkpoint) -> None:
-    """Fills what a scan would fill, after the hosts and queues of the checkpoint. After an error the tables have a part
-    of it. Raises DamagedStoreError, UnfitScheduleError."""
-    tables.urls.begin_anew()
+    """Fills what a scan would fill, after the hosts and queues of the checkpoint; with counts alone, slots stay unread.
+    After an error the tables have a part of it. Raises DamagedStoreError, UnfitScheduleError."""
     begun = False
     for section, payload in ahead((section, payload) for _, section, _, _, payload in schedule.ranges()):
         try:
@@ -180,7 +275,8 @@ def restore(tables: Tables, checkpoint: Checkpoint, schedule: Checkpoint) -> Non
             raise UnfitScheduleError(f"a range of section {section}: {error}") from error
     if not begun:
         raise UnfitScheduleError("it has no range")
-    tables.hosts.woken[: tables.hosts.count] = True  # the file does not say which cards have left a calendar
+    if tables.urls.unread is None:
+        tables.hosts.woken[: tables.hosts.count] = True  # the file does not say which cards have left a calendar
     tables.forget_changed()
 
 
@@ -193,7 +289,13 @@ def _begin(tables: Tables, checkpoint: Checkpoint, section: int, payload: bytes)
     if (head.chain, head.count) != (checkpoint.chain, checkpoint.count):
         raise UnfitScheduleError("it belongs to another checkpoint of this number")
     urls = tables.urls
-    urls.backlog.continue_from(head.dictionary, ordered=head.ordered)
+    counts_alone = head.format == COUNTS_FORMAT
+    urls.begin_anew(recounts=not counts_alone)
+    if counts_alone:
+        urls.unread = UnreadSlots(tables, head.woken)
+    else:
+        urls.backlog.continue_from(head.dictionary, ordered=head.ordered)
+        urls.plans = head.plans
     urls.count_kept(head.counts, head.of_crawls, woken=head.woken)
 
 
@@ -224,6 +326,7 @@ def _calendar(tables: Tables, payload: bytes) -> None:
 
 
 def _planned(tables: Tables, payload: bytes) -> None:
+    tables.urls.plans = True
     tables.urls.planned.put(_read_cards(payload))
 
 

@@ -12,7 +12,7 @@ from outrider.frontier.state import kept_schedule
 from outrider.frontier.state.replay import Window, applied, apply
 from outrider.frontier.state.tables import HOSTS, LEASES, OWN, RUNS, Tables
 from outrider.kernels import FRAME_BYTES_MAX
-from outrider.limits import REPLAY_WINDOW_BYTES, WAKES_PER_CALL_MAX
+from outrider.limits import REPLAY_WINDOW_BYTES
 from outrider.storage.checkpoint import Checkpoint
 from outrider.storage.log import Frame, Log
 from outrider.storage.read_ahead import ahead
@@ -62,10 +62,10 @@ def load(tables: Tables, checkpoint: Checkpoint | None, log: Log, schedule: Chec
             window.add(payload, lsn)
     window.close()
     tables.urls.seen.add_noted()
+    _read_slots(tables)
     if lost := tables.robots.settle():
         raise DamagedStoreError(f"the robots.txt file {lost[0]:016x}, which an authority names, is lost")
-    while len(tables.urls.calendar) and (at := tables.urls.calendar.next()) is not None and at <= tables.now:
-        tables.urls.wake(tables.now, WAKES_PER_CALL_MAX)
+    tables.urls.wake_all(tables.now)
     tables.leaving.drop(len(tables.leaving.stalled))
     tables.forget_changed()
     return unused
@@ -81,9 +81,20 @@ def _restore_urls(tables: Tables, checkpoint: Checkpoint | None, schedule: Check
         except (StoreError, FileNotFoundError, kept_schedule.UnfitScheduleError) as error:
             unused = kept_schedule.describe(schedule, error)
         else:
-            return ""
+            if tables.urls.unread is None or not tables.urls.voids():
+                return ""
+            # Counts are of the checkpoint's start, and queues were copied later: nobody knows whether URLs that were
+            # deleted meanwhile are counted.
+    tables.urls.unread = None
     tables.urls.restore()
     return unused
+
+
+def _read_slots(tables: Tables) -> None:
+    """Reads all slots that the opening left for later, if a call could need all of them at once."""
+    unread, crawls = tables.urls.unread, tables.crawls
+    if unread is not None and (unread.parked or crawls.orders or crawls.callers or tables.urls.plans):
+        unread.read_all()
 
 
 def _ranges(checkpoint: Checkpoint | None) -> Iterator[list[tuple[int, bytes]]]:

@@ -43,12 +43,13 @@ from outrider.frontier.stores.ledger import Ledger
 from outrider.frontier.stores.tailed_backlog import TailedBacklog
 from outrider.journey import State
 from outrider.kernels.card_layout import HEAD, ORDERED, PLANNED, Heads
-from outrider.limits import CALENDAR_ROUNDS_MAX, RESTORED_BYTES, RESTORED_ROWS
+from outrider.limits import CALENDAR_ROUNDS_MAX, RESTORED_BYTES, RESTORED_ROWS, WAKES_PER_CALL_MAX
 from outrider.storage.files import Files
 from outrider.storage.read_ahead import ahead
 
 if TYPE_CHECKING:
     from outrider.frontier.state.tables import Tables
+    from outrider.frontier.state.unread_slots import UnreadSlots
 
 STATES = tuple(map(State, lives.URL.states))
 UNKNOWN, QUEUED, LEASED, WAITING, PARKED, DONE, GONE = range(7)
@@ -152,6 +153,8 @@ class UrlTable:
         """The same counts of each crawl, by its row."""
         self.void_waiting = 0  # cards of deleted queues that the calendars still have
         self.scanned = False  # whether the opening read the ledger
+        self.unread: UnreadSlots | None = None  # the slots that the opening left for later; None when all are read
+        self.plans = False  # whether there may be planned URLs
         self.requeued: dict[int, tuple[Instant, float]] = {}
         """By token: due and priority (NaN: as before) of leased URLs that are queued again when the lease ends."""
         self._woken: Instant = 0  # the latest instant up to which waiting URLs were queued
@@ -187,7 +190,7 @@ class UrlTable:
         keep = self.ledger.append if hand is None else self.ledger.take
         keep(cards if dead is None else cards.filter(~dead))
         if count:
-            self.seen.add(heads if count == len(heads) else heads.take(fresh.nonzero()[0]))
+            self.seen.add(self._in_read_slots(heads if count == len(heads) else heads.take(fresh.nonzero()[0])))
             self.order = int(heads["order"].max()) + 1
         self._put(cards, old, rows)
 
@@ -205,7 +208,10 @@ class UrlTable:
         self.ledger.append_heads(living)
         self._put(cards, old, rows)
         if living["state"].tobytes().count(UNKNOWN):
-            self.seen.remove(living[living["state"] == UNKNOWN])
+            self.seen.remove(self._in_read_slots(living[living["state"] == UNKNOWN]))
+
+    def _in_read_slots(self, heads: Heads) -> Heads:
+        return heads if self.unread is None else heads[~self.unread.are(heads["slot"])]
 
     def _dead(self, heads: Heads) -> npt.NDArray[np.bool_] | None:
         """Which cards are void, None for none. The ledger takes no void card: the URL may have been accepted anew, and
@@ -372,6 +378,11 @@ class UrlTable:
                 heads[same] = self._leave_places(cards.filter(same), wanted[same]).heads
                 cards = cards.with_heads(heads)
             return cards
+        if self.unread is not None and (unread := self.unread.are(cards.heads["slot"])).any():
+            heads = cards.changed()
+            heads["state"][unread] = self.unread.counted_as(heads[unread])
+            heads[~unread] = self._leave_places(cards.filter(~unread), wanted[~unread]).heads
+            return cards.with_heads(heads)
         heads, queues = cards.heads, self._tables.rows_of(cards.heads)
         queued, waiting = heads["state"] == QUEUED, heads["state"] == WAITING
         # One that was due may be queued, and a planned one at any time. A queue without a tail does not have it, as
@@ -390,7 +401,7 @@ class UrlTable:
         for calendar, its in ((self.calendar, waiting & ~planned), (self.planned, waiting & planned)):
             if its.any():
                 calendar.forget(cards.filter(its))
-        spent = (heads["state"] == PARKED) & ~np.isin(heads["reason"], LEDGER_ALONE)
+        spent = (heads["state"] == PARKED) & ~is_in_ledger_alone(heads)
         if spent.any():
             hosts, some = self._tables.queues.host[queues[spent]], cards.filter(spent)
             mask, _ = self.spent.remove(hosts, some.heads["fingerprint"], tails=False)
@@ -460,8 +471,27 @@ class UrlTable:
             return
         if rows is None:
             rows = self._tables.rows_of(heads)
-        states = heads["state"]
+        states = heads["state"] if self.unread is None else self.unread.counted_as(heads)
         come = self._recount(rows, old, states)
+        if self.unread is None:
+            self._place(cards, rows, come)
+        else:
+            self.place(cards, rows)
+
+    def place(self, cards: Cards, rows: Rows) -> None:
+        """Puts cards into the places of their states, without counting them. rows: those of their queues. Cards of
+        unread slots have no place yet."""
+        if self.unread is not None and (unread := self.unread.are(cards.heads["slot"])).any():
+            self.unread.note_parked(cards.heads[unread])
+            self.seen.add_contents(cards.filter(unread))
+            cards, rows = cards.filter(~unread), rows[~unread]
+        if len(cards):
+            self._place(cards, rows, _of_each(cards.heads["state"]))
+
+    def _place(self, cards: Cards, rows: Rows, come: Sequence[int]) -> None:
+        """As `place`, for read slots. come: how many cards have each state."""
+        heads = cards.heads
+        states = heads["state"]
         all_alike = max(come) == len(heads)
         if come[QUEUED]:
             queues, some_cards = rows, cards
@@ -473,7 +503,7 @@ class UrlTable:
         if come[WAITING]:
             self._put_waiting(cards if all_alike else cards.take(np.flatnonzero(states == WAITING)))
         if come[PARKED]:
-            others = (states == PARKED) & ~np.isin(heads["reason"], LEDGER_ALONE)
+            others = (states == PARKED) & ~is_in_ledger_alone(heads)
             if others.any():
                 self.spent.put(self._tables.queues.host[rows[others]], cards.filter(others))
         self.seen.add_contents(cards)
@@ -484,6 +514,7 @@ class UrlTable:
         if not planned.any():
             self.calendar.put(cards)
             return
+        self.plans = True
         self.calendar.put(cards.filter(~planned))
         self.planned.put(cards.filter(planned))
 
@@ -519,11 +550,16 @@ class UrlTable:
     def uncount(self, crawl: int, queues: Rows, leased: int) -> None:
         """Takes the URLs of these queues, of one crawl, out of the counts."""
         removed = [0] * 7
-        removed[LEASED], removed[QUEUED] = leased, int(self.backlog.waiting(queues).sum())
-        self.void_waiting += int(self._tables.queues.waiting[queues].sum())
+        columns = self._tables.queues
+        here = queues
+        if self.unread is not None:
+            here = queues[~self.unread.are(self._tables.hosts.slot[columns.host[queues]])]
+        self.void_waiting += int(columns.waiting[here].sum())
+        open_ones = int(columns.open[queues].sum())
         for state, column in self._columns():
             removed[state] = int(column[queues].sum())
             column[queues] = 0
+        removed[LEASED], removed[QUEUED] = leased, open_ones - leased - removed[WAITING] - removed[PARKED]
         self._tables.queues.close(queues)
         for state, count in enumerate(removed):
             self.count(crawl, state, -count)
@@ -632,6 +668,12 @@ class UrlTable:
         self.queue_waiting(self._not_void(Cards.concatenate(parts)))
         return taken
 
+    def wake_all(self, now: Instant) -> None:
+        """Queues all waiting URLs that are due, in bounded steps."""
+        self.wake(now, WAKES_PER_CALL_MAX)
+        while (at := self.calendar.next()) is not None and at <= now:
+            self.wake(now, WAKES_PER_CALL_MAX)
+
     def queue_waiting(self, cards: Cards, classes: Uint8s | None = None) -> None:
         """Queues cards that have left a calendar. classes: those of their values, for planned ones."""
         heads = cards.changed()
@@ -668,8 +710,9 @@ class UrlTable:
         """The latest instant up to which waiting URLs were queued."""
         return self._woken
 
-    def begin_anew(self) -> None:
-        """Removes everything that is derived from the ledger. Call it after the checkpoint's hosts and queues."""
+    def begin_anew(self, *, recounts: bool = True) -> None:
+        """Removes everything that is derived from the ledger. Call it after the checkpoint's hosts and queues.
+        recounts: whether all URLs are counted again."""
         for part in (self.seen, self.backlog, self.calendar, self.planned, self.spent):
             part.close()
         self._make_places(max(self._tables.now, self._began))
@@ -677,6 +720,8 @@ class UrlTable:
         self.of_crawls.clear()
         self.scanned = True
         self._tables.meet_cold()
+        if not recounts:
+            return
         for _, column in self._columns():
             column[: self._tables.queues.count] = 0  # recalled hosts brought counts that the scan adds again
         self._tables.queues.close(np.arange(self._tables.queues.count, dtype=np.uint32))
@@ -692,12 +737,12 @@ class UrlTable:
         """Does what `begin_anew` does, and then fills everything in one scan of the ledger."""
         self.begin_anew()
         # While the scan may recall hosts, only this thread touches rows and the seen-set; else the reading thread does.
-        scan = _gathered(self.ledger.scan())
+        scan = gathered(self.ledger.scan())
         told = self._cards_of_scan(ahead(scan)) if len(self._tables.cold) else ahead(self._cards_of_scan(scan))
         for cards, rows, order in told:
             self.order = max(self.order, order + 1)
             if len(self._tables.cold):
-                cards = self._set_aside(cards)
+                cards = self.set_aside(cards)
             self.file(cards, np.zeros(len(cards), np.uint8), rows)
         self._tables.forget_changed()
 
@@ -717,9 +762,10 @@ class UrlTable:
                 rows = None
             yield cards, rows, int(heads["order"].max())
 
-    def _set_aside(self, cards: Cards) -> Cards:
+    def set_aside(self, cards: Cards, *, counts: bool = True) -> Cards:
         """Counts the URLs of cold hosts, because these have no rows that count them. Puts waiting URLs into their
-        calendars; records of hosts contain the queued URLs. Returns the cards of all other hosts."""
+        calendars; records of hosts contain the queued URLs. Returns the cards of all other hosts. counts: False if the
+        URLs are counted already."""
         heads = cards.heads
         rows = self._tables.queues.find(np.ascontiguousarray(heads["queue"]))
         cold = self._tables.cold
@@ -733,7 +779,7 @@ class UrlTable:
             return cards
         some_cards = cards.filter(resting)
         states = some_cards.heads["state"]
-        for crawl, own in by_value(some_cards.heads["crawl"]):
+        for crawl, own in by_value(some_cards.heads["crawl"]) if counts else ():
             for state, count in enumerate(np.bincount(states[own], minlength=7).tolist()):
                 self.count(crawl, state, count)
         self._put_waiting(some_cards.filter(states == WAITING))
@@ -794,7 +840,13 @@ def _named(cards: Cards, wanted: Heads) -> Cards:
     return cards.with_heads(heads)
 
 
-def _gathered(scan: Iterator[Cards]) -> Iterator[Cards]:
+def is_in_ledger_alone(heads: Heads) -> npt.NDArray[np.bool_]:
+    """Which parked URLs are in the ledger alone."""
+    found: npt.NDArray[np.bool_] = np.isin(heads["reason"], LEDGER_ALONE)
+    return found
+
+
+def gathered(scan: Iterator[Cards]) -> Iterator[Cards]:
     """Yields the cards of a scan, more at once. The ledger has the URLs of a host near each other, and the backlog
     writes the end of a long queue at the least cost if it gets the cards together."""
     some: list[Cards] = []

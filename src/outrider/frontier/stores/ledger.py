@@ -224,12 +224,15 @@ class Ledger:
         hit = records.keys[rows] == keys
         return hit, _cards(records.take(rows[hit]))
 
-    def scan(self, *, after: Key | None = None, bytes_at_once: int = RUN_READ_BYTES) -> Iterator[Cards]:
+    def scan(
+        self, *, after: Key | None = None, last: Key | None = None, bytes_at_once: int = RUN_READ_BYTES
+    ) -> Iterator[Cards]:
         """Every record with a key above `after`, in the order of keys, some thousand at once, as of the first step.
+        last, bytes_at_once: as for `scan_heads`.
 
         Raises DamagedStoreError when a block is damaged; the records given before that are good.
         """
-        return self._scan(after, bodies=True, bytes_at_once=bytes_at_once)
+        return self._scan(after, last=last, bodies=True, bytes_at_once=bytes_at_once)
 
     def scan_heads(
         self, *, after: Key | None = None, last: Key | None = None, bytes_at_once: int = RUN_READ_BYTES

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from outrider import kernels
 from outrider.clock import Instant
@@ -194,6 +195,16 @@ class Core:
             self.turns.shared.follow(np.concatenate(begun))
         if changed:
             self.turns.touch(changed, now)
+
+    def read_slots_of(self, tokens: npt.NDArray[np.uint64]) -> None:
+        """Reads the unread slots of leases and errands. Raises DamagedStoreError."""
+        unread, tables = self.tables.urls.unread, self.tables
+        if unread is None:
+            return
+        leases = tables.urls.by_token(tokens, bodies=False)
+        errands = [tables.errands.open[token] for token in tokens.tolist() if token in tables.errands.open]
+        slots = np.array([errand.slot for errand in errands], np.uint16)
+        unread.read(np.concatenate((leases.cards.heads["slot"][leases.found], slots)))
 
     def repeated(self, request_id: RequestId | None, verb: str) -> bytes | None:
         """Returns the kept answer to a repeated call; None for a new call. Raises SettingsError for an id that was used

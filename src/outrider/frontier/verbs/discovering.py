@@ -311,6 +311,8 @@ class Discovering(Part):
         hosts = tables.hosts.find(names)
         there = (hosts != NONE).nonzero()[0]
         slots = self.slots_at(hosts, there)
+        if tables.urls.unread is not None:
+            tables.urls.unread.read(slots[there])
         if len(there) == len(rows):
             known = tables.urls.seen.check(crawls, slots, prints)
         else:
@@ -321,6 +323,8 @@ class Discovering(Part):
             if len(cold):
                 # Known URLs do not need the row of a cold host, so only new URLs recall it.
                 slots[cold] = self._homes.slots(urls, homes, rows[cold])
+                if tables.urls.unread is not None:
+                    tables.urls.unread.read(slots[cold])
                 known[cold] = tables.urls.seen.check(chosen(crawls, cold), slots[cold], prints[cold])
                 if tables.recall(names[cold[~known[cold]]]):
                     hosts = tables.hosts.find(names)

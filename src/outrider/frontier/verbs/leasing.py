@@ -29,7 +29,14 @@ from outrider.frontier.verbs.robots_files import RobotsFiles
 from outrider.frontier.verbs.trapping import Trapping
 from outrider.frontier.verbs.unparking import Unparking
 from outrider.journey import LEASE_KEYWORDS, Lease, LeaseBatch, RequestId
-from outrider.limits import CALL_ROWS_MAX, NETWORK_PROBES, ROBOTS_REFUSALS_PER_CALL_MAX, TOKEN_BITS
+from outrider.limits import (
+    CALL_ROWS_MAX,
+    NETWORK_PROBES,
+    ROBOTS_REFUSALS_PER_CALL_MAX,
+    SLOTS_READ_ROWS,
+    SLOTS_READ_ROWS_PER_CALL,
+    TOKEN_BITS,
+)
 
 
 def _flag(value: Any) -> bool:
@@ -71,6 +78,7 @@ class Leasing(Part):
         tables = self.tables
         now = self._core.advance(now)
         self._core.wake(now)
+        self._read_slots(want if crawl is None else CALL_ROWS_MAX, key, now)
         known = self._core.repeated(request_id, "lease")
         if known:  # empty if the leases never reached the caller
             return self.same_leases(known)
@@ -96,6 +104,21 @@ class Leasing(Part):
         if crawl is None or row is not None:
             self._draw(drawing, wish)
         return self._logged_leases(draft, drawing, wish, holder, request_id)
+
+    def _read_slots(self, want: int, key: str | None, now: Instant) -> None:
+        """Reads some unread slots: more of them while fewer hosts are ready than the call wants, and those of the
+        queues with a key."""
+        left, tables = SLOTS_READ_ROWS, self.tables
+        if key is not None and tables.urls.unread is not None:
+            queues = np.fromiter(tables.keys.queues_with(self._key_meant(key), None), np.uint32)
+            tables.urls.unread.read(tables.hosts.slot[tables.queues.host[queues]])
+        while (unread := self.tables.urls.unread) is not None and left > 0:
+            left -= SLOTS_READ_ROWS_PER_CALL
+            unread.read_some(SLOTS_READ_ROWS_PER_CALL)
+            self._core.wake(now)
+            self._core.settle(now)
+            if len(self.turns.ready) >= want:
+                break
 
     def _key_meant(self, key: str) -> str:
         """Returns the key that a text means: the text itself if a queue has it, else the host that it spells, known or

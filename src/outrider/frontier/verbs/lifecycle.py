@@ -37,8 +37,7 @@ class Lifecycle(Part):
     def settle_all(self, now: Instant) -> None:
         """Builds timetable and rings from the tables, after recovery."""
         tables = self.tables
-        while (at := tables.urls.calendar.next()) is not None and at <= now:
-            tables.urls.wake(now, WAKES_PER_CALL_MAX)
+        tables.urls.wake_all(now)
         self._core.woken = now
         tables.leaving.drop(len(tables.leaving.stalled))
         tables.leaving.find()
@@ -70,6 +69,8 @@ class Lifecycle(Part):
         tables = self.tables
         queues = np.array(list(tables.queues_of(authority.host)), np.uint32)
         asked = authority.state == RobotsState.RETRYING or authority.token or authority.hops or authority.next_at
+        if asked and tables.urls.unread is not None:
+            tables.urls.unread.read(np.array([authority.slot], np.uint16))
         if asked and authority.host not in self.turns.gates and tables.urls.backlog.waiting(queues).any():
             self._gates.shut(authority, unread=False)
         elif self.turns.is_sought(authority):
@@ -147,6 +148,8 @@ class Lifecycle(Part):
         revisits, urls = self._core.revisits, self.tables.urls
         if revisits.plan is None or not urls.counts[DONE]:
             return
+        if urls.unread is not None:
+            urls.unread.read_all()
         parts = [heads[self._may_be_planned(heads)] for heads in urls.ledger.scan_heads()]
         names = [np.concatenate([part[name] for part in parts]) for name in ("crawl", "slot", "fingerprint")]
         count = len(names[0])

@@ -97,6 +97,8 @@ class Queries(Part):
 
     def pages_need_errands(self) -> bool:
         """Whether pages wait for errands, and no call has ever leased errands in this process."""
+        if self.tables.urls.unread is not None:
+            return False  # pages of an unread slot may need none
         return self._core.errands_mode and not self.turns.runs_errands and self.errands() > 0
 
     def next_ready(self, now: Instant) -> Instant | None:
@@ -110,6 +112,9 @@ class Queries(Part):
             return now
         if self.tables.changed:
             return now  # a question brought a cold host with queued URLs back
+        counts = self.tables.urls.counts
+        if self.tables.urls.unread is not None and (counts[QUEUED] or counts[WAITING]):
+            return now  # a call that leases reads more slots
         times = [
             self.turns.next(now),
             self._core.front.next(now),

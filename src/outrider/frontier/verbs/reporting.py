@@ -86,6 +86,7 @@ class Reporting(Part):
             return _report_of(answer, (), 0)
         whole = outcomes_of(outcomes)
         watermark = arguments.watermark(watermark, self.tables.registry.watermarks)
+        self._core.read_slots_of(whole.tokens)
         given, extra = whole.links, by_outcome(links, len(whole))
         self._core.wake(now)
         pieces = self._pieces(whole, given, extra, answer)
@@ -322,6 +323,7 @@ class Reporting(Part):
         return answer
 
     def _back(self, draft: Draft, given: npt.NDArray[np.uint64], until: Instant | None) -> list[Settled]:
+        self._core.read_slots_of(given)
         tokens, firsts = np.unique(given, return_index=True)
         leases = self.tables.urls.by_token(tokens)
         answer: list[Settled] = [_STALE] * len(given)  # a token that is named twice finds its lease ended
