@@ -1089,7 +1089,7 @@ class Frontier:
         unread = self._machine.tables.urls.unread
         if reads and unread is not None and self._machine.tables.torn is None and self._failure.error is None:
             unread.read_all()
-            self._machine.core.settle(self._machine.core.now)
+            self._machine.core.settle(self._machine.core.now)  # hosts have URLs to offer now
         torn = self._machine.tables.torn
         if torn is not None:
             self._failure.stop(torn, "a host or a slot that was read from the disk")
@@ -1214,6 +1214,7 @@ class Frontier:
                 if self._unclaimed:
                     self._take_back(now)
                 answer = verb(self._machine, now)
+                self._machine.core.read_owed(now)
                 if name not in RINGS_NOT:
                     self._bell.ring()
                 self._rounds.step(now)

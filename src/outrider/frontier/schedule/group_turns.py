@@ -252,7 +252,7 @@ class GroupTurns:
             found[~exempt, column] = self._numbers(hashes[~exempt], grouping.domain)
             column += 1
         if grouping.address is not None:
-            known = np.flatnonzero([address is not None for address in where] & ~exempt)
+            known = np.flatnonzero(np.array([address is not None for address in where], np.bool_) & ~exempt)
             # The space keeps the hashes of addresses apart from those of domains.
             texts = [f"address {where[place]}" for place in known.tolist()]
             hashes = np.frombuffer(kernels.fingerprints(texts, tables.fingerprint_key), np.uint64)

@@ -41,6 +41,7 @@ from outrider.limits import (
     KEPT_URLS_MIN,
     OWN_SLOT,
     RESTORED_BYTES,
+    SLOTS,
 )
 from outrider.storage.checkpoint import SCHEDULES, Checkpoint, CheckpointWriter
 from outrider.storage.files import Files
@@ -65,6 +66,7 @@ class ScheduleSection(IntEnum):
     SPENT = 6
     SEEN = 7
     CONTENTS = 8
+    WOKEN = 9
 
 
 class UnfitScheduleError(Exception):
@@ -99,27 +101,27 @@ def can_be_kept(tables: Tables) -> bool:
 
 @dataclass(slots=True)
 class CopiedCounts:
-    """The counts of all URLs at the start of a checkpoint. queues: a column of hashes, and one for each of `_COUNTS`;
-    the others as in the head of the file."""
+    """The counts of all URLs at the start of a checkpoint. woken: by slot, as in `UnreadSlots`; queues: a column of
+    hashes, and one for each of `_COUNTS`; the others as in the head of the file."""
 
-    woken: int
+    woken: npt.NDArray[np.int64]
     counts: list[int]
     of_crawls: dict[int, list[int]]
     queues: list[npt.NDArray[Any]]
 
     @classmethod
     def of(cls, tables: Tables) -> CopiedCounts | None:
-        """Returns the counts now. None if the next opening cannot leave slots for later with them, or need not: slots
-        are unread, few URLs were accepted, or their places depend on more than their records."""
+        """Returns the counts now. None if the next opening cannot leave slots for later with them, or need not: few
+        URLs were accepted, or their places depend on more than their records."""
         urls, crawls = tables.urls, tables.crawls
         due = urls.calendar.next() if len(urls.calendar) else None
         if (
-            urls.unread is not None
-            or urls.accepted() < KEPT_URLS_MIN
+            urls.accepted() < KEPT_URLS_MIN
             or urls.plans
             or urls.voids()
             or (due is not None and due <= urls.last_woken)  # some of the URLs that are due still wait
             or (len(urls.spent) and urls.counts[PARKED])
+            or (urls.unread is not None and urls.unread.parked)
             or crawls.orders
             or crawls.callers
             or len(crawls.names) > KEPT_CRAWLS_MAX
@@ -128,7 +130,10 @@ class CopiedCounts:
         queues, rows = tables.queues, _living_queues(tables)
         columns = [queues.hash[rows], *(getattr(queues, name)[rows] for name in _COUNTS)]
         of_crawls = {row: _unleased(counts) for row, counts in urls.of_crawls.items()}
-        return cls(urls.last_woken, _unleased(urls.counts), of_crawls, columns)
+        woken = np.full(SLOTS, urls.last_woken, np.int64)
+        if urls.unread is not None:
+            woken = urls.unread.woken_until(urls.last_woken)
+        return cls(woken, _unleased(urls.counts), of_crawls, columns)
 
 
 # -- writing -----------------------------------------------------------------------------------------------------------
@@ -161,7 +166,7 @@ def _counts(copied: CopiedCounts, checkpoint: Checkpoint) -> Iterator[tuple[int,
                 COUNTS_FORMAT,
                 checkpoint.chain,
                 checkpoint.count,
-                copied.woken,
+                int(copied.woken.max()),
                 copied.counts,
                 copied.of_crawls,
                 dictionary=b"",
@@ -170,6 +175,7 @@ def _counts(copied: CopiedCounts, checkpoint: Checkpoint) -> Iterator[tuple[int,
             )
         ),
     )
+    yield ScheduleSection.WOKEN, _packed([copied.woken])
     for first in range(0, len(copied.queues[0]), KEPT_QUEUES):
         yield ScheduleSection.QUEUES, _packed([column[first : first + KEPT_QUEUES] for column in copied.queues])
 
@@ -292,7 +298,7 @@ def _begin(tables: Tables, checkpoint: Checkpoint, section: int, payload: bytes)
     counts_alone = head.format == COUNTS_FORMAT
     urls.begin_anew(recounts=not counts_alone)
     if counts_alone:
-        urls.unread = UnreadSlots(tables, head.woken)
+        urls.unread = UnreadSlots(tables, np.full(SLOTS, head.woken, np.int64))
     else:
         urls.backlog.continue_from(head.dictionary, ordered=head.ordered)
         urls.plans = head.plans
@@ -342,6 +348,13 @@ def _seen(tables: Tables, payload: bytes) -> None:
     tables.urls.seen.put_keys(crawl, slots, prints)
 
 
+def _woken(tables: Tables, payload: bytes) -> None:
+    (woken,), _ = _columns(payload, ("<i8",))
+    if len(woken) != SLOTS:
+        raise ValueError(f"instants of {len(woken)} slots")
+    tables.urls.unread = UnreadSlots(tables, woken)
+
+
 def _contents(tables: Tables, payload: bytes) -> None:
     (slots, prints), _ = _columns(payload, ("<u2", "<u8"))
     tables.urls.seen.put_keys(None, slots, prints)
@@ -356,6 +369,7 @@ _PARTS = {
     ScheduleSection.SPENT: _spent,
     ScheduleSection.SEEN: _seen,
     ScheduleSection.CONTENTS: _contents,
+    ScheduleSection.WOKEN: _woken,
 }
 
 

@@ -28,12 +28,13 @@ if TYPE_CHECKING:
 
 
 class UnreadSlots:
-    """All slots of a store, until their URLs are read. woken: waiting URLs that were due by this instant count as
-    queued, although their records say waiting. Its methods raise DamagedStoreError."""
+    """All slots of a store, until their URLs are read. woken: by slot, waiting URLs that were due by this instant count
+    as queued, although their records say waiting. Its methods raise DamagedStoreError."""
 
-    def __init__(self, tables: Tables, woken: Instant) -> None:
+    def __init__(self, tables: Tables, woken: npt.NDArray[np.int64]) -> None:
         self._tables = tables
         self._woken = woken
+        self._owed = 0  # URLs that calls have still to read
         self._unread = np.ones(SLOTS, np.bool_)
         self._rows = max(1, tables.urls.ledger.statistics().records // SLOTS)  # about the URLs of a slot
         self._leased: Keys | None = None
@@ -53,6 +54,10 @@ class UnreadSlots:
     def counted_as(self, heads: Heads) -> Uint8s:
         """Returns the state in which each URL is counted, by its record."""
         return np.where(self._unread[heads["slot"]] & self._is_woken(heads), QUEUED, heads["state"]).astype(np.uint8)
+
+    def woken_until(self, now: Instant) -> npt.NDArray[np.int64]:
+        """Returns the instant of each slot up to which its waiting URLs count as queued. now: that of read slots."""
+        return np.where(self._unread, self._woken, now)
 
     def note_parked(self, heads: Heads) -> None:
         """Notes whether URLs of unread slots are parked for a budget."""
@@ -75,6 +80,16 @@ class UnreadSlots:
         gaps = np.flatnonzero(np.diff(left) > 1)
         self._read(int(left[0]), int(left[gaps[0] if len(gaps) else -1]))
 
+    def read_owed(self, rows: int) -> bool:
+        """Notes that this number of URLs must be read soon, and reads a slot as soon as that many are owed. Returns
+        whether it read one."""
+        self._owed += rows
+        if self._owed < self._rows:
+            return False
+        self.read_some(self._owed)
+        self._owed = 0
+        return True
+
     def read_all(self) -> None:
         """Reads all slots that are unread."""
         while self._tables.urls.unread is self:
@@ -89,6 +104,7 @@ class UnreadSlots:
         try:
             for cards in gathered(self._cards(first, last)):
                 self._place(cards)
+            urls.wake_all(urls.last_woken)  # URLs that came to be due while the slots were unread
         except BaseException as error:
             self._tables.torn = error  # some of the URLs have their places
             raise
@@ -121,10 +137,6 @@ class UnreadSlots:
         urls.seen.add(cards.heads)
         cards = self._without_leased(cards)
         woken = self._is_woken(cards.heads)
-        late = _were_due(cards.heads, urls.last_woken) & ~woken
-        if late.any():  # they came to be due while the slot was unread
-            urls.queue_waiting(cards.filter(late))
-            cards, woken = cards.filter(~late), woken[~late]
         if woken.any():
             heads = cards.changed()
             heads["state"][woken] = QUEUED
@@ -136,7 +148,9 @@ class UnreadSlots:
         urls.place(cards, rows)
 
     def _is_woken(self, heads: Heads) -> npt.NDArray[np.bool_]:
-        return _were_due(heads, self._woken)
+        found: npt.NDArray[np.bool_] = (heads["state"] == WAITING) & (heads["due"] <= self._woken[heads["slot"]])
+        found &= heads["reason"] != PLANNED
+        return found
 
     def _without_leased(self, cards: Cards) -> Cards:
         """Returns the cards without those of open leases. It looks at all open leases only if one may be among them."""
@@ -147,12 +161,6 @@ class UnreadSlots:
 
     def _open_leases(self) -> Keys:
         return _keys_of(self._tables.urls.open_leases().cards.heads)
-
-
-def _were_due(heads: Heads, until: Instant) -> npt.NDArray[np.bool_]:
-    found: npt.NDArray[np.bool_] = (heads["state"] == WAITING) & (heads["due"] <= until)
-    found &= heads["reason"] != PLANNED
-    return found
 
 
 def _keys_of(heads: Heads) -> Keys:

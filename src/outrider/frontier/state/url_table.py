@@ -669,7 +669,7 @@ class UrlTable:
         return taken
 
     def wake_all(self, now: Instant) -> None:
-        """Queues all waiting URLs that are due, in bounded steps."""
+        """Queues all waiting URLs that are due."""
         self.wake(now, WAKES_PER_CALL_MAX)
         while (at := self.calendar.next()) is not None and at <= now:
             self.wake(now, WAKES_PER_CALL_MAX)

@@ -43,6 +43,7 @@ from outrider.limits import (
     LEASES_LOST_MAX,
     LEAVING_QUEUES_PER_CALL,
     OWN_SLOT,
+    SLOTS_READ_ROWS_OWED,
     WAKES_PER_CALL_MAX,
 )
 from outrider.url.keys import public_suffixes
@@ -116,6 +117,7 @@ class Core:
         self.orders = tables.orders_replayed  # frames with orders about crawls and queues in the log
         self.asked = ""  # the caller's function that runs now, in words for an error
         self.now: Instant = tables.now
+        self._order = tables.urls.order  # of the last call while slots were unread
 
     @property
     def rules(self) -> UrlRules:
@@ -205,6 +207,16 @@ class Core:
         errands = [tables.errands.open[token] for token in tokens.tolist() if token in tables.errands.open]
         slots = np.array([errand.slot for errand in errands], np.uint16)
         unread.read(np.concatenate((leases.cards.heads["slot"][leases.found], slots)))
+
+    def read_owed(self, now: Instant) -> None:
+        """Reads a few URLs of unread slots after each call, and more after one that added many: until all are read, no
+        host goes to disk. Raises DamagedStoreError."""
+        unread = self.tables.urls.unread
+        if unread is None:
+            return
+        added, self._order = self.tables.urls.order - self._order, self.tables.urls.order
+        if unread.read_owed(SLOTS_READ_ROWS_OWED + 4 * added):
+            self.settle(now)
 
     def repeated(self, request_id: RequestId | None, verb: str) -> bytes | None:
         """Returns the kept answer to a repeated call; None for a new call. Raises SettingsError for an id that was used

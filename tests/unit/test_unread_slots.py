@@ -1,0 +1,282 @@
+"""After a kill, a large store opens without a scan of its ledger: slots are read when calls need them, and then all is
+as after a scan."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from limiting import set_limits
+from model.openings import compare_openings, schedules
+from model.world import World, hosts_go_cold, outcome, recount
+from outrider import Link
+from outrider.clock import instant
+from outrider.engine.rounds import Rounds
+from outrider.errors import DamagedStoreError, StoreFailedError, StoreFullError
+from outrider.frontier.state import kept_schedule
+from outrider.frontier.state.unread_slots import UnreadSlots
+from outrider.frontier.stores.tailed_backlog import TailedBacklog
+from outrider.journey import Lease
+from outrider.limits import SLOTS
+from outrider.sim.disk import FaultyFiles
+
+SETTINGS: dict[str, Any] = {"delay": 1.0, "delay_factor": 0}
+HOSTS = 12
+
+
+@pytest.fixture(autouse=True)
+def _small(monkeypatch):
+    """Each checkpoint keeps its counts. Calls read few slots, and no call reads all of them because that is cheaper."""
+    set_limits(
+        monkeypatch,
+        KEPT_URLS_MIN=1,
+        KEPT_QUEUES=2,
+        SLOT_COST_ROWS=0,
+        SLOTS_READ_ROWS=600,
+        SLOTS_READ_ROWS_PER_CALL=60,
+        SLOTS_READ_ROWS_OWED=0,
+        BACKLOG_MANY_CARDS=4,
+    )
+    for name in ("head_cards_max", "chunk_cards"):
+        monkeypatch.setitem(TailedBacklog.__init__.__kwdefaults__, name, 2)
+
+
+def unread_of(world: World) -> UnreadSlots | None:
+    return world.inspect().tables.urls.unread
+
+
+def slots_of(world: World, *hosts: str) -> Any:
+    tables = world.inspect().tables
+    return tables.hosts.slot[[tables.host_row(host) for host in hosts]]
+
+
+def filled(disk: FaultyFiles | None = None, **settings: Any) -> World:
+    """A store with a checkpoint, and URLs that are queued, leased by a worker and by the process, waiting, done with a
+    content, gone, and parked."""
+    world = World(disk=disk, **SETTINGS, **settings)
+    world.discover(*(f"http://h{page % HOSTS}.com/{page}" for page in range(60)))
+    world.discover(Link("http://w.com/", not_before=world.clock.at + instant(900)), Link("http://h1.com/k", key="k"))
+    for turn in range(3):
+        world.clock.move(2)
+        done, again, gone, *rest = list(world.lease(5))
+        world.report(outcome(done, status=200, digest=bytes([turn]) * 20, links=[f"http://l.com/{turn}"]))
+        world.report(again.retry(error="timeout"), gone.gone(status=404))
+        world.frontier.release([lease.token for lease in rest])
+    world.clock.move(2)
+    assert len(world.lease(2, worker="w", ttl_seconds=600)) == 2
+    assert len(world.lease(2)) == 2
+    world.frontier.checkpoint()
+    return world
+
+
+def killed(**settings: Any) -> World:
+    world = filled(**settings)
+    world.kill()
+    return world
+
+
+def test_after_a_kill_the_opening_reads_no_ledger():
+    world = filled()
+    counts = world.frontier._tallies()["urls"]
+    assert isinstance(counts, dict)
+    world.kill()
+    unread = unread_of(world)
+    assert unread is not None
+    assert len(unread) == SLOTS
+    assert not world.inspect().tables.urls.scanned
+    ended = counts | {"queued": counts["queued"] + 2, "leased": counts["leased"] - 2}
+    assert world.frontier._tallies()["urls"] == ended, "the counts are true before a slot is read"
+    assert len(unread) == SLOTS
+    assert compare_openings(world.disk.copy(), now=world.clock.at)
+    assert recount(world.frontier) == []
+    assert unread_of(world) is None
+
+
+def test_calls_read_the_slots_that_they_need():
+    world = killed()
+    unread = unread_of(world)
+    assert unread is not None
+    assert world.discover("http://h3.com/3") == ["known"]
+    assert not unread.are(slots_of(world, "h3.com")).any()
+    assert unread.are(slots_of(world, "h4.com", "h5.com", "h6.com")).all()
+    assert world.lease(1, key="h4.com").urls[0].startswith("http://h4.com/")
+    assert unread.are(slots_of(world, "h5.com", "h6.com", "w.com")).all()
+    assert world.discover("http://new.com/") == ["new"]
+    assert recount(world.frontier) == []
+
+
+def test_leases_read_all_slots_bit_by_bit_and_find_every_url():
+    world = killed()
+    assert unread_of(world) is not None
+    found: list[str] = []
+    calls = 0
+    while not world.frontier.finished():
+        world.clock.move(300)
+        leases = list(world.lease(5))
+        assert world.ready_in() is not None
+        found += [lease.url for lease in leases]
+        world.report(*(outcome(lease, status=404, verdict="gone") for lease in leases))
+        calls += unread_of(world) is not None
+    assert calls > 5, "several calls found slots unread"
+    assert len(set(found)) == len(found)
+    assert not world.counts().keys() - {"done", "gone", "parked"}
+    assert recount(world.frontier) == []
+
+
+def test_a_url_that_came_to_be_due_while_its_slot_was_unread_is_queued():
+    world = killed()
+    world.clock.move(1_000)
+    assert world.frontier.finished() is False
+    world.lease(1, key="h4.com")
+    assert unread_of(world) is not None
+    assert world.state("http://w.com/") == "queued"
+    assert recount(world.frontier) == []
+
+
+def random_calls(world: World, rng: random.Random, leased: list[Lease], steps: int) -> None:
+    """Makes calls that read only the slots they need."""
+    for _ in range(steps):
+        match rng.randrange(7):
+            case 0:
+                world.discover(*(f"http://h{rng.randrange(HOSTS + 3)}.com/{rng.randrange(80)}" for _ in range(2)))
+            case 1:
+                world.discover(Link(f"http://h{rng.randrange(HOSTS)}.com/{rng.randrange(99)}", key="k"))
+            case 2:
+                leased += world.lease(rng.randrange(1, 4), worker=rng.choice([None, "w"]), ttl_seconds=60)
+            case 3:
+                world.clock.move(rng.choice([0.5, 3, 70, 900]))
+            case 4 if leased:
+                lease = leased.pop(rng.randrange(len(leased)))
+                links = [f"http://h{rng.randrange(HOSTS)}.com/{rng.randrange(99)}"]
+                world.report(
+                    rng.choice(
+                        [
+                            outcome(lease, status=200, links=links),
+                            lease.retry(error="timeout"),
+                            lease.gone(status=404),
+                        ]
+                    )
+                )
+            case 5 if leased:
+                lease = leased.pop()
+                world.frontier.release([lease.token]) if rng.random() < 0.5 else world.frontier.defer(
+                    [lease.token], world.clock.at + instant(100)
+                )
+            case 6 if leased:
+                world.frontier.rest([leased[-1].token])
+                world.frontier.extend([leased[-1].token], 90)
+
+
+@pytest.mark.parametrize("cold", ["in memory", "cold", "cold with URLs"])
+@pytest.mark.parametrize("seed", range(6))
+def test_random_calls_and_kills_while_slots_are_unread(seed, cold, monkeypatch):
+    if cold != "in memory":
+        hosts_go_cold(monkeypatch, with_urls=cold == "cold with URLs")
+    set_limits(monkeypatch, LOG_BYTES_BEFORE_CHECKPOINT=1 if seed % 2 else 4_000, CHECKPOINT_STEP_BYTES=300)
+    rng = random.Random(f"{seed} {cold}")
+    world, leased, unread = filled(), list[Lease](), 0
+    for _ in range(6):
+        random_calls(world, rng, leased, 12)
+        if rng.random() < 0.3:
+            assert recount(world.frontier) == []
+            world.frontier.checkpoint()
+        compare_openings(world.disk.copy(), now=world.clock.at)
+        world.kill()
+        unread += unread_of(world) is not None
+        random_calls(world, rng, leased, 12)
+        compare_openings(world.disk.copy(), now=world.clock.at)
+    assert unread, "one of the openings left slots for later"
+    assert recount(world.frontier) == []
+
+
+def test_a_checkpoint_while_slots_are_unread_keeps_counts():
+    world = killed()
+    world.clock.move(1_000)
+    world.lease(1, key="h4.com")
+    machine = world.inspect()
+    rounds: Rounds = world.frontier._rounds
+    rounds.begin(world.clock.at)
+    rounds._through(world.clock.at)
+    assert unread_of(world) is not None, "the checkpoint read no slot"
+    world.kill()
+    assert unread_of(world) is not None
+    assert compare_openings(world.disk.copy(), now=world.clock.at)
+    assert machine.tables.urls.accepted() == world.inspect().tables.urls.accepted()
+    assert world.state("http://w.com/") == "queued"
+    assert recount(world.frontier) == []
+
+
+def test_after_a_clean_stop_with_unread_slots_the_next_opening_leaves_them_for_later_again():
+    world = killed()
+    world.lease(1, key="h4.com")
+    world.reopen()
+    assert unread_of(world) is not None
+    assert compare_openings(world.disk.copy(), now=world.clock.at)
+    assert recount(world.frontier) == []
+
+
+@pytest.mark.parametrize("what", ["a deleted queue", "an exact order", "unique keys", "a budget", "a revisit"])
+def test_where_counts_are_not_enough_the_opening_scans(what):
+    more: dict[str, Any] = {"max_pages_per_host": 1} if what == "a budget" else {}
+    more |= {"revisit": "uniform", "rate": 1_000.0} if what == "a revisit" else {}
+    world = filled(**more)
+    if what == "a deleted queue":
+        world.frontier.delete("h2.com")
+    elif what in ("an exact order", "unique keys"):
+        rule = {"order": "exact"} if what == "an exact order" else {"unique": "caller"}
+        world.frontier.make_crawl("other", **rule)
+        world.discover(Link("http://o.com/", crawl="other", priority=1 if "order" in rule else 0.5))
+    world.frontier.checkpoint()
+    assert not schedules(world.disk)
+    world.kill()
+    assert world.inspect().tables.urls.scanned
+    assert recount(world.frontier) == []
+
+
+@pytest.mark.parametrize("what", ["an exact order", "unique keys"])
+def test_a_crawl_of_the_log_that_needs_all_slots_reads_them(what):
+    world = filled()
+    rule = {"order": "exact"} if what == "an exact order" else {"unique": "caller"}
+    world.frontier.make_crawl("other", **rule)
+    world.kill()
+    assert not world.inspect().tables.urls.scanned
+    assert unread_of(world) is None
+    assert recount(world.frontier) == []
+
+
+def test_a_damaged_run_is_named_when_a_slot_of_it_is_read_and_stops_the_frontier():
+    world = World(**SETTINGS)
+    urls = [f"http://h{host}.com/" for host in range(HOSTS)]
+    world.discover(*urls)
+    world.frontier.checkpoint()
+    run = next(name for name in world.disk.names() if name.startswith("run-"))
+    content = world.disk.open(run)
+    at = content.size() // 3
+    (octet,) = content.read_at(at, 1)
+    content.write_at(at, bytes([octet ^ 0x40]))
+    content.close()
+    world.kill()
+    assert unread_of(world) is not None
+    with pytest.raises(DamagedStoreError, match=run):
+        world.discover(*urls)
+    with pytest.raises(StoreFailedError):
+        world.lease(1)
+
+
+def no_room(*how: Any) -> Any:
+    raise StoreFullError
+
+
+def test_a_disk_without_room_for_the_counts_has_its_checkpoint_all_the_same(monkeypatch):
+    world = filled()
+    monkeypatch.setattr(kept_schedule, "_counts", no_room)
+    world.discover("http://more.com/")
+    world.frontier.checkpoint()
+    number = world.frontier._rounds.number
+    assert not schedules(world.disk)
+    world.kill()
+    assert world.inspect().tables.urls.scanned
+    assert world.frontier._rounds.number == number
+    assert recount(world.frontier) == []
