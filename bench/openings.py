@@ -1,103 +1,176 @@
-"""`openings`: the CPU time of an opening from a kept schedule and by a scan of the ledger, in turns.
+"""`openings`: the CPU time of an opening after a kill, after a clean stop, and by a scan of the ledger, in turns.
 
-    python -m bench openings [--queues N,N]
+    python -m bench openings [--queues N,N] [--urls N]
 
-One store has 400 URLs on each of 10,000 hosts, the other 3 on each of a million; `--queues` sets other numbers of hosts
-for both. Each reading is a process of its own, which changes nothing in the store.
+One store has 400 URLs on each of 10,000 hosts, another as many after ten times the log, and a third 3 on each of a
+million; `--queues` sets other numbers of hosts, and `--urls` measures one store with this number on a million hosts
+instead. Each reading is a process of its own, which changes nothing in the store.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from bench.frontier_engine import KEYS, STARTED_AT, Rests
 from bench.made import batches
 from bench.measuring import CACHE, ROOT
+from bench.scale_peer import StepProgress
 from bench.tables import Table
 from outrider import Frontier
 from outrider.engine.opening import read_store
-from outrider.limits import MEMORY_BYTES
+from outrider.limits import KEPT_URLS_MAX, MEMORY_BYTES
 from outrider.storage.files import Directory
 from outrider.storage.manifest import Manifest
 
-SIZES = ((10_000, 400), (1_000_000, 3))
+SIZES = ((10_000, 400, 1), (10_000, 400, 10), (1_000_000, 3, 1))
+"""(hosts, URLs on each, log in multiples of that of the URLs)"""
 TURNS = 3
 SCHEDULES = "schedule-*.ckpt"
+LEASED = 1_000
 
 
-def tables(queues: Sequence[int] = ()) -> list[Table]:
-    """Returns a row per store: CPU seconds of closing with and without the file, of both openings, and bytes."""
+def tables(queues: Sequence[int] = (), urls: int | None = None) -> list[Table]:
+    """Returns a row per store: CPU seconds of the openings, of closing with and without the file, and its bytes."""
     CACHE.mkdir(parents=True, exist_ok=True)
-    sizes = [(hosts, each) for hosts, (_, each) in zip(queues, SIZES, strict=False)] or SIZES
+    sizes: Sequence[tuple[int, int, int]] = SIZES
+    if queues:
+        sizes = [(hosts, 3 if place else 400, 1) for place, hosts in enumerate(queues)]
+    if urls is not None:
+        sizes = [(1_000_000, max(1, urls // 1_000_000), 1)]
     rows = []
-    for hosts, each in sizes:
+    for size in sizes:
         path = Path(tempfile.mkdtemp(prefix="openings-", dir=CACHE))
         try:
-            rows.append(_row(path, hosts, each))
+            rows.append(_row(path, *size))
         finally:
             shutil.rmtree(path, ignore_errors=True)
-    columns = ("hosts", "URLs", "checkpoint s", "stop s", "file MB", "B a URL", "kept s", "scan s", "kept/scan")
-    notes = (
-        "CPU seconds. checkpoint: one without calls since the last one; stop: the same, and the kept schedule.",
-        f"kept, scan: the middle one of {TURNS} readings in turns, without the bookings of hosts.",
+    columns = (
+        *("hosts", "URLs", "log MB", "after a kill s", "all slots s", "scan s", "kill/scan"),
+        *("checkpoint s", "stop s", "file MB", "kept s", "kept/scan"),
     )
-    return [Table("openings", "Openings from a kept schedule and by a scan", columns, tuple(rows), notes)]
+    notes = (
+        "CPU seconds. After a kill: the opening; all slots: reading all URLs later, which calls do bit by bit.",
+        "checkpoint: one without calls since the last one; stop: the same, and the kept schedule of file MB.",
+        f"Each opening: the middle one of {TURNS} readings in turns, without the bookings of hosts.",
+    )
+    return [
+        Table("openings", "Openings after a kill, from a kept schedule, and by a scan", columns, tuple(rows), notes)
+    ]
 
 
-def _row(path: Path, queues: int, each: int) -> tuple[object, ...]:
-    store, urls = path / "store", queues * each
-    frontier = Frontier.open(store, clock=Rests(), keys=KEYS, robots="caller")
-    for batch in batches(0, urls, queues):
+def _row(path: Path, hosts: int, each: int, log: int) -> tuple[object, ...]:
+    store, urls = path / "store", hosts * each
+    made = _child("fill", store, hosts, each, log, ends=-signal.SIGKILL)
+    killed, scanned = _readings(path, "later")
+    slots = sorted(one["all"] for one in killed)[TURNS // 2]
+    after, scan = _middle(killed), _middle(scanned)
+    row = (hosts, urls, made["log"] / 1e6, after, slots, scan, after / scan)
+    stopped = _child("stop", store)
+    if urls > KEPT_URLS_MAX:
+        return (*row, stopped["checkpoint"], stopped["stop"], None, None, None)
+    (schedule,) = store.glob(SCHEDULES)
+    size = schedule.stat().st_size
+    kept, scanned = _readings(path, "kept")
+    return (
+        *row,
+        *(stopped["checkpoint"], stopped["stop"], size / 1e6, _middle(kept), _middle(kept) / _middle(scanned)),
+    )
+
+
+def _middle(readings: Sequence[dict[str, Any]]) -> float:
+    return float(sorted(one["seconds"] for one in readings)[TURNS // 2])
+
+
+def _readings(path: Path, how: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Reads the store with and without the file next to its checkpoint, in turns."""
+    (schedule,) = (path / "store").glob(SCHEDULES)
+    hidden = path / schedule.name
+    readings: dict[str, list[dict[str, Any]]] = {how: [], "scanned": []}
+    for _ in range(TURNS):
+        readings[how].append(_child("read", path))
+        schedule.rename(hidden)
+        readings["scanned"].append(_child("read", path))
+        hidden.rename(schedule)
+    for name, some in readings.items():
+        assert all(one["how"] == name for one in some), readings
+    return readings[how], readings["scanned"]
+
+
+def _child(*words: object, ends: int = 0) -> dict[str, Any]:
+    """Does this in a new process, and returns what it prints."""
+    command = [sys.executable, "-m", "bench.openings", *map(str, words)]
+    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == ends, f"{command} ended with {done.returncode}"
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def main() -> None:
+    """Does what the first argument says, and prints a JSON object."""
+    what, path, *numbers = sys.argv[1:]
+    if what == "fill":
+        _fill(Path(path), *map(int, numbers))
+    elif what == "stop":
+        _stop(Path(path))
+    else:
+        _read(Path(path))
+
+
+def _fill(store: Path, hosts: int, each: int, log: int) -> None:
+    """Makes a store, and kills the process."""
+    frontier: Any = Frontier.open(store, clock=Rests(), keys=KEYS, robots="caller")
+    progress = StepProgress("filling", hosts * each, "URLs")
+    for batch in batches(0, hosts * each, hosts):
         frontier.discover(batch)
+        progress.add(len(batch))
+    if not frontier.statistics()["checkpoint"]["number"]:
+        frontier.checkpoint()  # a small store has none yet
+    bytes_wanted = log * frontier.statistics()["log"]["frame_bytes"]
+    while frontier._log.frame_bytes < bytes_wanted:
+        frontier.release(frontier.lease(LEASED).tokens)
+    print(json.dumps({"log": frontier._log.frame_bytes}), flush=True)
+    frontier._rounds.join()  # a checkpoint that is ending
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _stop(store: Path) -> None:
+    """Opens a store, makes two checkpoints, and stops."""
+    frontier = Frontier.open(store, clock=Rests(), keys=KEYS, robots="caller")
+    frontier.statistics()  # reads all slots
     frontier.checkpoint()
     began = time.process_time()
     frontier.checkpoint()
     noted = time.process_time()
     frontier.close()
-    stopped = time.process_time()
-    (schedule,) = store.glob(SCHEDULES)
-    size, hidden = schedule.stat().st_size, path / schedule.name
-    kept, scanned = [], []
-    for _ in range(TURNS):
-        kept.append(_read(path, scans=False))
-        schedule.rename(hidden)
-        scanned.append(_read(path, scans=True))
-        hidden.rename(schedule)
-    one, other = sorted(kept)[TURNS // 2], sorted(scanned)[TURNS // 2]
-    return queues, urls, noted - began, stopped - noted, size / 1e6, size / urls, one, other, one / other
+    print(json.dumps({"checkpoint": noted - began, "stop": time.process_time() - noted}))
 
 
-def _read(path: Path, *, scans: bool) -> float:
-    """Reads the store in a new process, and returns the CPU seconds."""
-    done = subprocess.run(
-        [sys.executable, "-m", "bench.openings", str(path)], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    result = json.loads(done.stdout)
-    assert result["scanned"] is scans, result
-    return float(result["seconds"])
-
-
-def main() -> None:
-    """Reads the store in a folder, and prints the CPU seconds and whether it scanned. Tails are written next to it."""
-    path = Path(sys.argv[1])
-    scratch = path / "scratch"
+def _read(path: Path) -> None:
+    """Reads the store in a folder. Tails are written next to it."""
     files = Directory(path / "store", create=False, read_only=True)
     manifest = Manifest.load(files)
     assert manifest is not None
     began = time.process_time()
     _, restored, log, note = read_store(
-        files, manifest, scratch=Directory(scratch), now=STARTED_AT, memory_bytes=MEMORY_BYTES
+        files, manifest, scratch=Directory(path / "scratch"), now=STARTED_AT, memory_bytes=MEMORY_BYTES
     )
     seconds = time.process_time() - began
     assert not note, note
-    print(json.dumps({"seconds": seconds, "scanned": restored.urls.scanned}))
+    how = "scanned" if restored.urls.scanned else "kept"
+    if restored.urls.unread is not None:
+        how = "later"
+        restored.urls.unread.read_all()
+    print(json.dumps({"seconds": seconds, "all": time.process_time() - began - seconds, "how": how}))
     restored.close()
     log.close()
 

@@ -13,7 +13,6 @@ from model.openings import compare_openings, schedules
 from model.world import World, hosts_go_cold, outcome, recount
 from outrider import Link
 from outrider.clock import instant
-from outrider.engine.rounds import Rounds
 from outrider.errors import DamagedStoreError, StoreFailedError, StoreFullError
 from outrider.frontier.state import kept_schedule
 from outrider.frontier.state.unread_slots import UnreadSlots
@@ -196,9 +195,7 @@ def test_a_checkpoint_while_slots_are_unread_keeps_counts():
     world.clock.move(1_000)
     world.lease(1, key="h4.com")
     machine = world.inspect()
-    rounds: Rounds = world.frontier._rounds
-    rounds.begin(world.clock.at)
-    rounds._through(world.clock.at)
+    world.frontier.checkpoint()
     assert unread_of(world) is not None, "the checkpoint read no slot"
     world.kill()
     assert unread_of(world) is not None

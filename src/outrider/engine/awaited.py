@@ -145,6 +145,8 @@ class AsyncFrontier(AwaitedVerbs):
 
     async def _call(self, name: str, verb: Verb[Answer], *, request_id: RequestId | None = None) -> Answer:
         call = InterruptibleCall(verb, request_id)
+        if self.sync._needs_slots(name):
+            await self._in_thread(self.sync._read_slots)
         try:
             answer, lsn = self.sync._decide(name, call)
             if self.sync._log.synced_lsn < lsn:

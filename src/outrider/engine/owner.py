@@ -111,6 +111,7 @@ from outrider.limits import (
     RECORDS_PER_SCAN,
     REMOTE_PATIENCE_SECONDS,
     RETRIED_ROWS_PER_STEP,
+    SLOTS_READ_ROWS,
     VERIFY_PROBLEMS_MAX,
 )
 from outrider.storage.checkpoint import Checkpoint, checkpoint_name, newest_checkpoint
@@ -123,9 +124,10 @@ from outrider.url import UrlBatch
 Answer = TypeVar("Answer")
 _READS_SLOTS = frozenset(
     {"discover", "lease", "report", "release", "defer", "extend", "rest"}
-    | {"note_projection", "note_projections", "note_watermark"}
+    | {"note_projection", "note_projections", "note_watermark", "now", "watermarks", "projection"}
+    | {"next_ready_seconds", "finished", "at_limit", "pressure"}
 )
-"""Verbs that read the slots they need, or need none. Before all others every slot is read."""
+"""Methods that read the slots they need, or need none (`unread_slots`). Before all others every slot is read."""
 
 
 @takes_builtins
@@ -872,6 +874,7 @@ class Frontier:
 
         A leased URL counts as queued. Clocks and robots rules belong to hosts and are not included.
         """
+        self._read_slots()
         with self._alone():
             self._check()
             orders = self._machine.carried.orders()
@@ -948,6 +951,7 @@ class Frontier:
     def verify(self) -> Verification:
         """Recount everything, and read every byte of manifest, checkpoint, ledger and log again; up to a hundred
         problems."""
+        self._read_slots()
         with self._alone():
             self._check()
             tables = self._machine.tables
@@ -1088,7 +1092,7 @@ class Frontier:
             raise ClosedError("open it again to go on")
         unread = self._machine.tables.urls.unread
         if reads and unread is not None and self._machine.tables.torn is None and self._failure.error is None:
-            unread.read_all()
+            unread.read_all()  # rarely: the caller has the lock already
             self._machine.core.settle(self._machine.core.now)  # hosts have URLs to offer now
         torn = self._machine.tables.torn
         if torn is not None:
@@ -1102,6 +1106,7 @@ class Frontier:
     def _looked(self, look: Callable[[Machine, Instant], Reading[Answer]]) -> Answer:
         """Returns the answer of a query in steps. Other calls run between them, also those of a thread that waits for
         the lock, which a running thread would otherwise lock again at once."""
+        self._read_slots()
         with self._alone():
             self._check()
             steps = look(self._machine, self._instant())
@@ -1201,7 +1206,20 @@ class Frontier:
                 if told is not error:
                     raise
 
+    def _needs_slots(self, name: str) -> bool:
+        """Whether slots must be read before a call of this method."""
+        return self._machine.tables.urls.unread is not None and name not in _READS_SLOTS
+
+    def _read_slots(self) -> None:
+        """Reads all slots that the opening left for later; other calls run in between."""
+        while self._machine.tables.urls.unread is not None:
+            with self._alone():
+                self._check(reads=False)
+                self._machine.core.read_slots(SLOTS_READ_ROWS)
+
     def _decide(self, name: str, verb: Verb[Answer]) -> tuple[Answer, int]:
+        if self._needs_slots(name):
+            self._read_slots()
         with self._alone():
             self._check(reads=name not in _READS_SLOTS)
             self._check_owner()
@@ -1285,7 +1303,7 @@ class Frontier:
         Raises StoreFailedError when it failed: the previous one counts, and the store must be opened again.
         """
         with self._alone():
-            self._check()
+            self._check(reads=False)
             self._check_owner()
             self._rounds.whole(self._instant())
 

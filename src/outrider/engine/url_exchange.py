@@ -355,6 +355,7 @@ class UrlExchange:
 
     def _glance(self, look: Callable[[Machine], Answer]) -> Answer:
         frontier = self._frontier
+        frontier._read_slots()
         with frontier._alone():
             frontier._check()
             frontier._machine.core.wake(frontier._machine.core.advance(frontier._instant()))

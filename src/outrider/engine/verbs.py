@@ -54,10 +54,14 @@ def glance(method: Method[Given, Answer]) -> Method[Given, Answer]:
 
     @wraps(method)
     def call(self: Frontier, /, *given: Given.args, **named: Given.kwargs) -> Answer:
+        if self._needs_slots(name):
+            self._read_slots()
         with self._alone():
             return method(self, *given, **named)
 
     async def on_loop(self: AsyncFrontier, /, *given: Given.args, **named: Given.kwargs) -> Any:
+        if self.sync._needs_slots(name):
+            await self._in_thread(self.sync._read_slots)
         return getattr(self.sync, name)(*given, **named)
 
     return _with(on_loop, call)

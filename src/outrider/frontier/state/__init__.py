@@ -25,7 +25,8 @@ the log after them, and derives everything that schedules.
     host_addresses.py  the addresses of hosts, and the errands that resolve them
     robots_answers.py  the meaning of a robots.txt's answer, for pages and for the next errand
     recovery.py        checkpoint, ledger and log to tables: the same `apply`, and no policy
-    kept_schedule.py   what recovery derives from the ledger, in a file that a clean stop writes
+    kept_schedule.py   what recovery derives from the ledger, in a file next to a checkpoint: counts, or everything
+    unread_slots.py    the slots whose URLs an opening left for later, and how they are read
     replay.py          frames of the log gathered into windows, of which the net effect is applied
     salvage.py         the same from the rest of a damaged store
 """

@@ -208,6 +208,13 @@ class Core:
         slots = np.array([errand.slot for errand in errands], np.uint16)
         unread.read(np.concatenate((leases.cards.heads["slot"][leases.found], slots)))
 
+    def read_slots(self, rows: int) -> None:
+        """Reads the next unread slots, with about this number of URLs. Raises DamagedStoreError."""
+        unread = self.tables.urls.unread
+        if unread is not None:
+            unread.read_some(rows)
+            self.settle(self.now)
+
     def read_owed(self, now: Instant) -> None:
         """Reads a few URLs of unread slots after each call, and more after one that added many: until all are read, no
         host goes to disk. Raises DamagedStoreError."""

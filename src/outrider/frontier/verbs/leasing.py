@@ -78,7 +78,7 @@ class Leasing(Part):
         tables = self.tables
         now = self._core.advance(now)
         self._core.wake(now)
-        self._read_slots(want if crawl is None else CALL_ROWS_MAX, key, now)
+        self._read_slots(want if crawl is None else CALL_ROWS_MAX, key)
         known = self._core.repeated(request_id, "lease")
         if known:  # empty if the leases never reached the caller
             return self.same_leases(known)
@@ -105,18 +105,16 @@ class Leasing(Part):
             self._draw(drawing, wish)
         return self._logged_leases(draft, drawing, wish, holder, request_id)
 
-    def _read_slots(self, want: int, key: str | None, now: Instant) -> None:
+    def _read_slots(self, want: int, key: str | None) -> None:
         """Reads some unread slots: more of them while fewer hosts are ready than the call wants, and those of the
         queues with a key."""
         left, tables = SLOTS_READ_ROWS, self.tables
         if key is not None and tables.urls.unread is not None:
             queues = np.fromiter(tables.keys.queues_with(self._key_meant(key), None), np.uint32)
             tables.urls.unread.read(tables.hosts.slot[tables.queues.host[queues]])
-        while (unread := self.tables.urls.unread) is not None and left > 0:
+        while tables.urls.unread is not None and left > 0:
             left -= SLOTS_READ_ROWS_PER_CALL
-            unread.read_some(SLOTS_READ_ROWS_PER_CALL)
-            self._core.wake(now)
-            self._core.settle(now)
+            self._core.read_slots(SLOTS_READ_ROWS_PER_CALL)
             if len(self.turns.ready) >= want:
                 break
 
