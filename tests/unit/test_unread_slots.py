@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from limiting import set_limits
+from model.inside import inspect
 from model.openings import compare_openings, schedules
 from model.world import World, hosts_go_cold, outcome, recount
-from outrider import Link
+from outrider import Frontier, Link
 from outrider.clock import instant
 from outrider.errors import DamagedStoreError, StoreFailedError, StoreFullError
 from outrider.frontier.state import kept_schedule
@@ -212,6 +213,17 @@ def test_after_a_clean_stop_with_unread_slots_the_next_opening_leaves_them_for_l
     assert unread_of(world) is not None
     assert compare_openings(world.disk.copy(), now=world.clock.at)
     assert recount(world.frontier) == []
+
+
+def test_a_look_at_a_killed_store_counts_all_urls():
+    world = filled()
+    counts = world.counts()
+    disk = world.disk.copy()
+    with Frontier.look(disk) as look:
+        assert inspect(look).tables.urls.unread is not None
+        urls: Any = look.statistics()["urls"]
+        assert {state: count for state, count in urls.items() if count} == counts
+        assert sum(status.queued for status in look.hosts()) == counts["queued"]
 
 
 @pytest.mark.parametrize("what", ["a deleted queue", "an exact order", "unique keys", "a budget", "a revisit"])
