@@ -177,9 +177,10 @@ class Rounds:
             self._write_beside(round_)  # one range alone may be as much, with no thread that writes
             return
         begun = round_.copied_bytes
-        # A call that logs much is slow anyway: so the log grows by at most a quarter of what a round copies.
+        # A call that logs much is slow anyway, and copies much: so the log grows little during a round. No host goes to
+        # disk meanwhile, and all that are new stay in memory.
         logged, round_.logged_bytes = self._log.frame_bytes - round_.logged_bytes, self._log.frame_bytes
-        most = min(max(CHECKPOINT_STEP_BYTES, 4 * logged), CHECKPOINT_RANGE_BYTES_MAX)
+        most = min(max(CHECKPOINT_STEP_BYTES, 16 * logged), 4 * CHECKPOINT_RANGE_BYTES_MAX)
         while (place := round_.next()) is not None:
             self._copy(round_, *place, now)
             # A slot of a few hosts makes small ranges; one per call, a round over all slots would never end.
