@@ -70,6 +70,8 @@ def _derived(tables: Tables) -> dict[str, Any]:
     urls, queues = tables.urls, tables.queues
     rows = np.flatnonzero(queues.there(np.arange(queues.count))).astype(np.uint32)
     rows = rows[~tables.crawls.are_gone(queues.crawl[rows])]
+    for hashes in (queues.hash[rows], tables.hosts.hash[np.flatnonzero(tables.hosts.there)]):
+        assert len(np.unique(hashes)) == len(hashes), "a host or queue has one row"
     planned = sorted(
         order for cards in urls.planned.unload(1_000) for order in cards.filter(~urls.void(cards.heads)).heads["order"]
     )

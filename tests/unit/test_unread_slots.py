@@ -3,7 +3,9 @@ as after a scan."""
 
 from __future__ import annotations
 
+import asyncio
 import random
+import threading
 from typing import Any
 
 import pytest
@@ -12,13 +14,13 @@ from limiting import set_limits
 from model.inside import inspect
 from model.openings import compare_openings, schedules
 from model.world import World, hosts_go_cold, outcome, recount
-from outrider import Frontier, Link
+from outrider import AsyncFrontier, Frontier, Link
 from outrider.clock import instant
 from outrider.errors import DamagedStoreError, StoreFailedError, StoreFullError
 from outrider.frontier.state import kept_schedule
 from outrider.frontier.state.unread_slots import UnreadSlots
 from outrider.frontier.stores.tailed_backlog import TailedBacklog
-from outrider.journey import Lease
+from outrider.journey import Code, Lease
 from outrider.limits import SLOTS
 from outrider.sim.disk import FaultyFiles
 
@@ -98,9 +100,9 @@ def test_calls_read_the_slots_that_they_need():
     world = killed()
     unread = unread_of(world)
     assert unread is not None
-    assert world.discover("http://h3.com/3") == ["known"]
-    assert not unread.are(slots_of(world, "h3.com")).any()
-    assert unread.are(slots_of(world, "h4.com", "h5.com", "h6.com")).all()
+    assert world.discover("http://h3.com/3", "http://h3.com/new") == ["known", "new"]
+    assert world.discover("http://h3.com/3", "http://h3.com/new") == ["known", "known"]
+    assert unread.are(slots_of(world, "h3.com", "h4.com", "h5.com", "h6.com")).all(), "it searched the ledger"
     assert world.lease(1, key="h4.com").urls[0].startswith("http://h4.com/")
     assert unread.are(slots_of(world, "h5.com", "h6.com", "w.com")).all()
     assert world.discover("http://new.com/") == ["new"]
@@ -251,6 +253,90 @@ def test_a_crawl_of_the_log_that_needs_all_slots_reads_them(what):
     world.frontier.make_crawl("other", **rule)
     world.kill()
     assert not world.inspect().tables.urls.scanned
+    assert unread_of(world) is None
+    assert recount(world.frontier) == []
+
+
+def test_a_cold_host_that_comes_to_be_due_while_its_slot_is_unread_has_one_row(monkeypatch):
+    hosts_go_cold(monkeypatch)
+    world = World(**SETTINGS)
+    world.discover(Link("http://c.com/1", not_before=world.clock.at + instant(100)), "http://h.com/", "http://h.com/2")
+    world.report(*(outcome(lease, status=200) for lease in world.lease(1)))
+    world.clock.move(10)
+    world.frontier.checkpoint()
+    assert len(world.inspect().tables.cold)
+    world.kill()
+    world.clock.move(200)
+    world.lease(1, key="h.com")
+    assert world.discover("http://c.com/2", "http://c.com/1") == ["new", "known"]
+    assert world.counts() == {"queued": 2, "leased": 1, "done": 1}
+    assert sum(url.startswith("http://c.com/") for url in world.urls(5)) == 1, "the host has one clock"
+    assert compare_openings(world.disk.copy(), now=world.clock.at)
+    assert recount(world.frontier) == []
+
+
+def test_a_url_that_was_deleted_while_it_was_leased_and_is_accepted_anew_is_queued():
+    world = filled()
+    lease = world.one(worker="w", key="h3.com", ttl_seconds=600)
+    world.frontier.checkpoint()
+    world.frontier.delete("h3.com")
+    assert world.discover(lease.url) == ["new"]
+    world.kill()
+    assert unread_of(world) is not None
+    assert compare_openings(world.disk.copy(), now=world.clock.at)
+    world.clock.move(700)
+    assert world.urls(1, key="h3.com") == [], "the host rests after the lease that expired"
+    world.clock.move(10)
+    assert world.one(key="h3.com").url == lease.url
+    assert recount(world.frontier) == []
+
+
+def test_a_crawl_with_cold_hosts_may_be_deleted_after_the_checkpoint(monkeypatch):
+    hosts_go_cold(monkeypatch)
+    world = World(**SETTINGS)
+    at = world.clock.at + instant(900)
+    world.discover("http://h.com/", *(Link(f"http://c{n}.com/", crawl="other", not_before=at) for n in range(4)))
+    world.frontier.checkpoint()
+    assert len(world.inspect().tables.cold) == 4
+    world.frontier.delete(crawl="other")
+    world.kill()
+    assert unread_of(world) is not None
+    assert world.counts() == {"queued": 1}
+    assert recount(world.frontier) == []
+
+
+@pytest.mark.parametrize("limit", [{"max_urls_per_queue": 8}, {"max_urls": 60, "when_full": "drop_lowest"}])
+def test_limits_count_the_urls_of_unread_slots(limit):
+    world, other = filled(**limit), filled(**limit)
+    other.frontier.statistics()
+    world.kill()
+    other.kill()
+    other.frontier.statistics()
+    urls = [Link(f"http://h{page % HOSTS}.com/more{page}", priority=page / 40) for page in range(40)]
+    assert unread_of(world) is not None
+    assert unread_of(other) is None
+    assert world.discover(*urls) == other.discover(*urls)
+    assert recount(world.frontier) == []
+
+
+def test_tasks_that_wait_for_all_slots_leave_a_thread_for_other_calls(monkeypatch):
+    world = killed()
+    answered, read = threading.Event(), Frontier._read_slots
+
+    def late(frontier: Frontier) -> None:
+        assert answered.wait(20), "the other call had no thread that waits for the disk"
+        read(frontier)
+
+    async def ask() -> list[str]:
+        frontier = AsyncFrontier(world.frontier)
+        tasks = [asyncio.create_task(frontier.status(f"http://h{page}.com/{page}")) for page in range(3)]
+        await asyncio.sleep(0)
+        assert await frontier.discover(["http://new.com/"]) == [Code.NEW]
+        answered.set()
+        return [str(status.state) for status in await asyncio.gather(*tasks)]
+
+    monkeypatch.setattr(Frontier, "_read_slots", late)
+    assert "unknown" not in asyncio.run(ask())
     assert unread_of(world) is None
     assert recount(world.frontier) == []
 

@@ -369,8 +369,8 @@ class CrawlRun(CrawlLoop):
 
     # -- the crawl ----------------------------------------------------------------------------------------------------
 
-    def _schedule_counts(self) -> ScheduleCounts:
-        return self._frontier._schedule_counts()[0]
+    def _schedule_counts(self) -> ScheduleCounts | None:
+        return self._frontier._schedule_counts()
 
     def _synced_seconds(self) -> float:
         return self._frontier._synced_seconds()

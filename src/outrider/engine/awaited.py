@@ -99,6 +99,7 @@ class AsyncFrontier(AwaitedVerbs):
     def __init__(self, frontier: Frontier) -> None:
         self.sync = frontier
         self._pool = ThreadPoolExecutor(max_workers=2, thread_name_prefix="outrider-sync")
+        self._reading: asyncio.Future[None] | None = None
         self._small: list[tuple[SmallCall, asyncio.Future[None]]] = []
         self._waiting = WaitingRoom(
             frontier._bell,
@@ -146,7 +147,7 @@ class AsyncFrontier(AwaitedVerbs):
     async def _call(self, name: str, verb: Verb[Answer], *, request_id: RequestId | None = None) -> Answer:
         call = InterruptibleCall(verb, request_id)
         if self.sync._needs_slots(name):
-            await self._in_thread(self.sync._read_slots)
+            await self._read_slots()
         try:
             answer, lsn = self.sync._decide(name, call)
             if self.sync._log.synced_lsn < lsn:
@@ -155,6 +156,14 @@ class AsyncFrontier(AwaitedVerbs):
             self.sync._given_up(call)
             raise
         return answer
+
+    async def _read_slots(self) -> None:
+        """As `Frontier._read_slots`, in one thread for all tasks that wait for it. The other thread is for calls that
+        wait for the disk."""
+        self.sync._alone()
+        if self._reading is None or self._reading.done():
+            self._reading = asyncio.get_running_loop().run_in_executor(self._pool, self.sync._read_slots)
+        await asyncio.shield(self._reading)
 
     async def _in_thread(self, work: Callable[[], Answer]) -> Answer:
         self.sync._alone()  # the threads of the pool are not there in a forked child

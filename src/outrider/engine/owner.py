@@ -369,8 +369,8 @@ class Frontier:
 
     def close(self, state: str = "stopped") -> None:
         """Stops cleanly; open leases of this process end. `state` is stored: "finished" or "stopped". With "stopped",
-        and with 100,000 to 100,000,000 URLs, it makes a checkpoint and keeps the schedule, so that the next opening
-        reads no ledger.
+        and with 100,000 to 100,000,000 URLs, it makes a checkpoint and keeps the places of all URLs, so that the next
+        opening reads no ledger (docs/frontier.md).
 
         Raises SettingsError, and closes nothing, for another state. Raises StoreFailedError when the stop cannot be
         written, or when a checkpoint of a second thread had failed and no call has reported it yet. The store is closed
@@ -929,11 +929,13 @@ class Frontier:
         """How many links wait for other stores. Reading it does not wait for other calls."""
         return self._machine.tables.transit.under_way
 
-    def _schedule_counts(self) -> tuple[ScheduleCounts, float]:
-        """Returns counts of hosts whose cost does not grow with the hosts, and the seconds of all syncs of the log."""
+    def _schedule_counts(self) -> ScheduleCounts | None:
+        """Returns counts of hosts whose cost does not grow with the hosts; None while slots are unread."""
         with self._alone():
             self._check(reads=False)
-            return self._machine.looks.standing(self._instant()), self._syncs.seconds
+            if self._machine.tables.urls.unread is not None:
+                return None
+            return self._machine.looks.standing(self._instant())
 
     def _synced_seconds(self) -> float:
         """The seconds of all syncs of the log."""
@@ -1090,14 +1092,16 @@ class Frontier:
         it reads itself (`unread_slots`)."""
         if self._closed:
             raise ClosedError("open it again to go on")
-        unread = self._machine.tables.urls.unread
-        if reads and unread is not None and self._machine.tables.torn is None and self._failure.error is None:
-            unread.read_all()  # rarely: the caller has the lock already
-            self._machine.core.settle(self._machine.core.now)  # hosts have URLs to offer now
         torn = self._machine.tables.torn
         if torn is not None:
-            self._failure.stop(torn, "a host or a slot that was read from the disk")
+            what, error = torn
+            self._failure.stop(error, f"{what} from the disk")
         self._failure.check()
+        unread = self._machine.tables.urls.unread
+        if reads and unread is not None:
+            # A method that did not call `_read_slots`: it has the lock, so no call can run in between.
+            unread.read_all()
+            self._machine.core.settle(self._machine.core.now)
 
     def _check_owner(self) -> None:
         if self._read_only:
@@ -1216,6 +1220,7 @@ class Frontier:
             with self._alone():
                 self._check(reads=False)
                 self._machine.core.read_slots(SLOTS_READ_ROWS)
+            time.sleep(LOOK_PAUSE_SECONDS)  # so that the lock changes hands
 
     def _decide(self, name: str, verb: Verb[Answer]) -> tuple[Answer, int]:
         if self._needs_slots(name):

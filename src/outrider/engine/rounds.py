@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 
 from outrider.clock import Instant
 from outrider.engine.failure import Failure
-from outrider.errors import StoreFullError
+from outrider.errors import StoreError, StoreFullError
 from outrider.frontier.format.facts import Fact, encode, encode_in_pieces
 from outrider.frontier.machine import Machine
 from outrider.frontier.state import kept_schedule
@@ -440,9 +440,10 @@ class Rounds:
         """Writes the counts next to the checkpoint of a round, which is the newest."""
         if round_.counts is None:
             return
-        checkpoint = newest_checkpoint(self._files, store=self._store)
-        if checkpoint is not None and checkpoint.number == round_.number:
-            kept_schedule.write(self._files, self._store, checkpoint, round_.counts)
+        with contextlib.suppress(StoreError):  # nothing depends on the file
+            checkpoint = newest_checkpoint(self._files, store=self._store)
+            if checkpoint is not None and checkpoint.number == round_.number:
+                kept_schedule.write(self._files, self._store, checkpoint, round_.counts)
         round_.counts = None
 
     def keep_schedule(self, now: Instant) -> None:

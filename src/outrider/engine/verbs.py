@@ -61,7 +61,7 @@ def glance(method: Method[Given, Answer]) -> Method[Given, Answer]:
 
     async def on_loop(self: AsyncFrontier, /, *given: Given.args, **named: Given.kwargs) -> Any:
         if self.sync._needs_slots(name):
-            await self._in_thread(self.sync._read_slots)
+            await self._read_slots()
         return getattr(self.sync, name)(*given, **named)
 
     return _with(on_loop, call)

@@ -102,7 +102,8 @@ def can_be_kept(tables: Tables) -> bool:
 @dataclass(slots=True)
 class CopiedCounts:
     """The counts of all URLs at the start of a checkpoint. woken: by slot, as in `UnreadSlots`; queues: a column of
-    hashes, and one for each of `_COUNTS`; the others as in the head of the file."""
+    crawls (NONE for a row without a queue), one of hashes, and one for each of `_COUNTS`; the others as in the head of
+    the file."""
 
     woken: npt.NDArray[np.int64]
     counts: list[int]
@@ -121,14 +122,15 @@ class CopiedCounts:
             or urls.voids()
             or (due is not None and due <= urls.last_woken)  # some of the URLs that are due still wait
             or (len(urls.spent) and urls.counts[PARKED])
-            or (urls.unread is not None and urls.unread.parked)
+            or (urls.unread is not None and not urls.unread.may_be_kept())
             or crawls.orders
             or crawls.callers
             or len(crawls.names) > KEPT_CRAWLS_MAX
         ):
             return None
-        queues, rows = tables.queues, _living_queues(tables)
-        columns = [queues.hash[rows], *(getattr(queues, name)[rows] for name in _COUNTS)]
+        queues, count = tables.queues, tables.queues.count
+        # Whole columns: choosing rows of a million queues would need ten times as long.
+        columns = [getattr(queues, name)[:count].copy() for name in ("crawl", "hash", *_COUNTS)]
         of_crawls = {row: _unleased(counts) for row, counts in urls.of_crawls.items()}
         woken = np.full(SLOTS, urls.last_woken, np.int64)
         if urls.unread is not None:
@@ -176,8 +178,11 @@ def _counts(copied: CopiedCounts, checkpoint: Checkpoint) -> Iterator[tuple[int,
         ),
     )
     yield ScheduleSection.WOKEN, _packed([copied.woken])
-    for first in range(0, len(copied.queues[0]), KEPT_QUEUES):
-        yield ScheduleSection.QUEUES, _packed([column[first : first + KEPT_QUEUES] for column in copied.queues])
+    crawls, *columns = copied.queues
+    for first in range(0, len(crawls), KEPT_QUEUES):
+        part = slice(first, first + KEPT_QUEUES)
+        there = crawls[part] != NONE
+        yield ScheduleSection.QUEUES, _packed([column[part][there] for column in columns])
 
 
 def pieces(tables: Tables, checkpoint: Checkpoint) -> Iterator[tuple[int, bytes]]:
@@ -290,7 +295,7 @@ def _begin(tables: Tables, checkpoint: Checkpoint, section: int, payload: bytes)
     if section != ScheduleSection.HEAD:
         raise UnfitScheduleError(f"its first range is of section {section}")
     if (number := msgspec.msgpack.decode(payload)[0]) not in _FORMATS_READ:
-        raise UnfitScheduleError(f"it has format {number}, this version reads {SCHEDULE_FORMAT}")
+        raise UnfitScheduleError(f"it has format {number}, this version reads up to {max(_FORMATS_READ)}")
     head = msgspec.msgpack.decode(payload, type=_KeptHead)
     if (head.chain, head.count) != (checkpoint.chain, checkpoint.count):
         raise UnfitScheduleError("it belongs to another checkpoint of this number")

@@ -103,8 +103,8 @@ class Tables:
         self.cold.empty_file = self.hash_of("")
         self._met = False
         self._hosts_told = np.zeros(0, np.uint32)  # rows of the last HOST facts: in a checkpoint their clocks are next
-        # the error that left a host half recalled, perhaps in a call that only reads
-        self.torn: BaseException | None = None
+        # what was interrupted and left a host half recalled or a slot half read, perhaps in a call that only reads; why
+        self.torn: tuple[str, BaseException] | None = None
         self.crawls = Crawls()
         self.urls = UrlTable(self, ledger, scratch=scratch, began=now, bytes_max=for_cards, seen_bytes_max=for_seen)
         self.robots = Authorities(self, Rulebook(scratch, bytes_max=for_robots))
@@ -206,7 +206,8 @@ class Tables:
         self.flag(queues)
         if state == CrawlState.DELETED:
             queued, waiting, done, gone = self.cold.let_go(row)
-            self.urls.void_waiting += waiting
+            if self.urls.unread is None:  # else the calendars have none of them
+                self.urls.void_waiting += waiting
             for urls, count in ((QUEUED, queued), (WAITING, waiting), (DONE, done), (GONE, gone)):
                 self.urls.count(row, urls, -count)
             self.urls.seen.drop(row)
@@ -301,12 +302,16 @@ class Tables:
             self.cold.recall(self, np.ascontiguousarray(hosts))
         except OutriderError as error:
             if self.hosts.made > before:  # the disk failed after the host had its row
-                self.torn = error
+                self.tear("the recall of a host", error)
             raise
         except BaseException as error:
-            self.torn = error
+            self.tear("the recall of a host", error)
             raise
         return self.hosts.made > before
+
+    def tear(self, what: str, error: BaseException) -> None:
+        """Notes that this was interrupted halfway by an error: no call may be made any more."""
+        self.torn = self.torn or (what, error)
 
     def kept_in_runs(self) -> list[Ledger]:
         """The ledgers whose runs a checkpoint lists: of URLs, and of cold hosts."""

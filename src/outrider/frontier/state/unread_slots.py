@@ -17,11 +17,19 @@ import numpy.typing as npt
 from outrider.clock import Instant
 from outrider.frontier.format.card_columns import Cards
 from outrider.frontier.state.hosts import Rows
-from outrider.frontier.state.url_table import PARKED, QUEUED, WAITING, Uint8s, gathered, is_in_ledger_alone
+from outrider.frontier.state.url_table import (
+    PARKED,
+    QUEUED,
+    WAITING,
+    Uint8s,
+    Uint64s,
+    gathered,
+    is_in_ledger_alone,
+)
 from outrider.frontier.stores.ledger import FINGERPRINT_MAX, before_slot
 from outrider.kernels.card_layout import PLANNED, Heads
-from outrider.limits import RUN_READ_BYTES, SLOT_COST_ROWS, SLOTS, SLOTS_READ_ROWS
-from outrider.storage.record_columns import Keys, distinct, pack_keys
+from outrider.limits import RUN_READ_BYTES, SLOT_COST_ROWS, SLOTS, SLOTS_READ_ROWS, SLOTS_READ_ROWS_OWED
+from outrider.storage.record_columns import distinct
 
 if TYPE_CHECKING:
     from outrider.frontier.state.tables import Tables
@@ -35,10 +43,11 @@ class UnreadSlots:
         self._tables = tables
         self._woken = woken
         self._owed = 0  # URLs that calls have still to read
+        self._order = tables.urls.order  # after the last call
         self._unread = np.ones(SLOTS, np.bool_)
         self._rows = max(1, tables.urls.ledger.statistics().records // SLOTS)  # about the URLs of a slot
-        self._leased: Keys | None = None
-        """The keys of leases that were open when the first slot was read: no younger lease is of an unread slot."""
+        self._leased: Uint64s | None = None
+        """The orders of the URLs that were leased when the first slot was read. Later leases are of read slots."""
         self.parked = False
         """Whether a URL of an unread slot was parked for a budget since the opening."""
 
@@ -58,6 +67,11 @@ class UnreadSlots:
     def woken_until(self, now: Instant) -> npt.NDArray[np.int64]:
         """Returns the instant of each slot up to which its waiting URLs count as queued. now: that of read slots."""
         return np.where(self._unread, self._woken, now)
+
+    def may_be_kept(self) -> bool:
+        """Whether counts are enough for the next opening. A leased URL counts as queued there, and its record may say
+        waiting."""
+        return not self.parked and not self._unread[self._tables.urls.open_leases().cards.heads["slot"]].any()
 
     def note_parked(self, heads: Heads) -> None:
         """Notes whether URLs of unread slots are parked for a budget."""
@@ -80,10 +94,12 @@ class UnreadSlots:
         gaps = np.flatnonzero(np.diff(left) > 1)
         self._read(int(left[0]), int(left[gaps[0] if len(gaps) else -1]))
 
-    def read_owed(self, rows: int) -> bool:
-        """Notes that this number of URLs must be read soon, and reads a slot as soon as that many are owed. Returns
-        whether it read one."""
-        self._owed += rows
+    def read_owed(self) -> bool:
+        """Notes after a call that a few URLs must be read, and more for each URL that was added. Reads a slot as soon as
+        that many are owed. Returns whether it read one."""
+        order = self._tables.urls.order
+        self._owed += SLOTS_READ_ROWS_OWED + 4 * (order - self._order)
+        self._order = order
         if self._owed < self._rows:
             return False
         self.read_some(self._owed)
@@ -106,7 +122,7 @@ class UnreadSlots:
                 self._place(cards)
             urls.wake_all(urls.last_woken)  # URLs that came to be due while the slots were unread
         except BaseException as error:
-            self._tables.torn = error  # some of the URLs have their places
+            self._tables.tear("the reading of a slot", error)  # some of its URLs have their places
             raise
         if not self._unread.any():
             urls.unread = None
@@ -154,14 +170,10 @@ class UnreadSlots:
 
     def _without_leased(self, cards: Cards) -> Cards:
         """Returns the cards without those of open leases. It looks at all open leases only if one may be among them."""
-        keys = _keys_of(cards.heads)
-        if self._leased is None or not np.isin(keys, self._leased).any():
+        orders = cards.heads["order"]  # a URL that was deleted and accepted anew has another one
+        if self._leased is None or not np.isin(orders, self._leased).any():
             return cards
-        return cards.filter(~np.isin(keys, self._open_leases()))
+        return cards.filter(~np.isin(orders, self._open_leases()))
 
-    def _open_leases(self) -> Keys:
-        return _keys_of(self._tables.urls.open_leases().cards.heads)
-
-
-def _keys_of(heads: Heads) -> Keys:
-    return pack_keys(heads["crawl"], heads["slot"], heads["fingerprint"])
+    def _open_leases(self) -> Uint64s:
+        return self._tables.urls.open_leases().cards.heads["order"].copy()

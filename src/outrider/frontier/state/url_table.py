@@ -426,6 +426,16 @@ class UrlTable:
                 cards = cards.filter(lives)
         return mask, cards
 
+    def were_accepted(
+        self, crawls: npt.NDArray[np.uint32], slots: npt.NDArray[np.uint16], fingerprints: Uint64s
+    ) -> npt.NDArray[np.bool_]:
+        """Whether each of these URLs was accepted before. Those of unread slots are searched in the ledger, which costs
+        less than reading their slots."""
+        known = self.seen.check(crawls, slots, fingerprints)
+        if self.unread is not None and len(rows := np.flatnonzero(self.unread.are(slots))):
+            known[rows], _ = self.find(crawls[rows], slots[rows], fingerprints[rows])
+        return known
+
     def knows(self, crawl: int, fingerprints: Uint64s) -> npt.NDArray[np.bool_]:
         """Whether each of these URLs of a crawl by unique keys was accepted before, at any host."""
         known, slots = self.seen.slots_of(crawl, fingerprints)

@@ -43,7 +43,6 @@ from outrider.limits import (
     LEASES_LOST_MAX,
     LEAVING_QUEUES_PER_CALL,
     OWN_SLOT,
-    SLOTS_READ_ROWS_OWED,
     WAKES_PER_CALL_MAX,
 )
 from outrider.url.keys import public_suffixes
@@ -117,7 +116,6 @@ class Core:
         self.orders = tables.orders_replayed  # frames with orders about crawls and queues in the log
         self.asked = ""  # the caller's function that runs now, in words for an error
         self.now: Instant = tables.now
-        self._order = tables.urls.order  # of the last call while slots were unread
 
     @property
     def rules(self) -> UrlRules:
@@ -221,8 +219,7 @@ class Core:
         unread = self.tables.urls.unread
         if unread is None:
             return
-        added, self._order = self.tables.urls.order - self._order, self.tables.urls.order
-        if unread.read_owed(SLOTS_READ_ROWS_OWED + 4 * added):
+        if unread.read_owed():
             self.settle(now)
 
     def repeated(self, request_id: RequestId | None, verb: str) -> bytes | None:

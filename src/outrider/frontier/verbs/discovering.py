@@ -311,21 +311,17 @@ class Discovering(Part):
         hosts = tables.hosts.find(names)
         there = (hosts != NONE).nonzero()[0]
         slots = self.slots_at(hosts, there)
-        if tables.urls.unread is not None:
-            tables.urls.unread.read(slots[there])
         if len(there) == len(rows):
-            known = tables.urls.seen.check(crawls, slots, prints)
+            known = tables.urls.were_accepted(crawls, slots, prints)
         else:
             known = np.zeros(len(rows), np.bool_)
             if len(there):
-                known[there] = tables.urls.seen.check(chosen(crawls, there), slots[there], prints[there])
+                known[there] = tables.urls.were_accepted(chosen(crawls, there), slots[there], prints[there])
             cold = self._homes.cold_ones(names, hosts)
             if len(cold):
                 # Known URLs do not need the row of a cold host, so only new URLs recall it.
                 slots[cold] = self._homes.slots(urls, homes, rows[cold])
-                if tables.urls.unread is not None:
-                    tables.urls.unread.read(slots[cold])
-                known[cold] = tables.urls.seen.check(chosen(crawls, cold), slots[cold], prints[cold])
+                known[cold] = tables.urls.were_accepted(chosen(crawls, cold), slots[cold], prints[cold])
                 if tables.recall(names[cold[~known[cold]]]):
                     hosts = tables.hosts.find(names)
         if tables.queues.voids:
@@ -607,6 +603,8 @@ class Discovering(Part):
         if s.when_full in ("spill", "delay") or (s.max_urls is None and s.max_urls_per_queue is None):
             return False
         tables = self.tables
+        if tables.urls.unread is not None:
+            tables.urls.unread.read(heads["slot"])
         held = tables.urls.backlog.waiting(np.where(queues == NONE, 0, queues)).astype(np.int64)
         held[queues == NONE] = 0
         over = np.zeros(len(rows), np.bool_)

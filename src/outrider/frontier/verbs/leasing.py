@@ -258,7 +258,8 @@ class Leasing(Part):
 
     def spent(self) -> bool:
         """Whether URLs are parked for a budget. The count decides, too: `spent` may have cards of deleted queues."""
-        return len(self.tables.urls.spent) > 0 and self.tables.urls.counts[PARKED] > 0
+        urls = self.tables.urls
+        return (len(urls.spent) > 0 or (urls.unread is not None and urls.unread.parked)) and urls.counts[PARKED] > 0
 
     def _next_token(self) -> int:
         """Returns a token that is higher than all before. Those of a partition of a cluster are of its own range, those

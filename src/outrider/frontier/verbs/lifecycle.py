@@ -45,6 +45,9 @@ class Lifecycle(Part):
         tables.forget_changed()
         for token, errand in tables.errands.open.items():
             heapq.heappush(self._gates.deadlines, (errand.deadline, token))
+        if tables.urls.unread is not None and self._core.errands_mode:
+            asked = [one.slot for one in tables.robots.by_name.values() if unanswered(one, now) and _was_asked(one)]
+            tables.urls.unread.read(np.array(asked, np.uint16))
         for authority in list(tables.robots.by_name.values()):
             if authority.state == RobotsState.REFUSED and self._core.errands_mode:
                 self._gates.line_up(authority)
@@ -68,10 +71,11 @@ class Lifecycle(Part):
         """Gates the hosts whose robots.txt was requested, or was needed, when the store was closed."""
         tables = self.tables
         queues = np.array(list(tables.queues_of(authority.host)), np.uint32)
-        asked = authority.state == RobotsState.RETRYING or authority.token or authority.hops or authority.next_at
-        if asked and tables.urls.unread is not None:
-            tables.urls.unread.read(np.array([authority.slot], np.uint16))
-        if asked and authority.host not in self.turns.gates and tables.urls.backlog.waiting(queues).any():
+        if (
+            _was_asked(authority)
+            and authority.host not in self.turns.gates
+            and tables.urls.backlog.waiting(queues).any()
+        ):
             self._gates.shut(authority, unread=False)
         elif self.turns.is_sought(authority):
             self._gates.line_up(authority)
@@ -271,6 +275,11 @@ class Lifecycle(Part):
             draft.heads(leases.cards.with_heads(heads), tokens, np.full(len(tokens), LEASED, np.uint8))
         draft.add(Fact.CLOSING, (OWN_SLOT, tables.registry.opening[0], state))
         self._core.commit(draft, reserve=True)
+
+
+def _was_asked(authority: Authority) -> bool:
+    """Whether the robots.txt of an authority was requested, or was needed, when the store was closed."""
+    return bool(authority.state == RobotsState.RETRYING or authority.token or authority.hops or authority.next_at)
 
 
 def _lived_on(deadlines: npt.ArrayLike, last: Instant, now: Instant, passed: Instant | None) -> npt.NDArray[np.int64]:
