@@ -95,8 +95,8 @@ class UnreadSlots:
         self._read(int(left[0]), int(left[gaps[0] if len(gaps) else -1]))
 
     def read_owed(self) -> bool:
-        """Notes after a call that a few URLs must be read, and more for each URL that was added. Reads a slot as soon as
-        that many are owed. Returns whether it read one."""
+        """Notes after a call that a few URLs must be read, and more for each URL that was added. Reads a slot as soon
+        as that many are owed. Returns whether it read one."""
         order = self._tables.urls.order
         self._owed += SLOTS_READ_ROWS_OWED + 4 * (order - self._order)
         self._order = order
