@@ -304,7 +304,8 @@ ROUND_PATIENCE_BYTES = 1 << 20  # bytes of log after which a round that found no
 VERIFY_PROBLEMS_MAX = 100  # damaged places that one check names; it stops looking there
 CHECKPOINT_PAYLOAD_BYTES_MAX = 16 << 20  # a longer payload makes several ranges: half a million seeds, say
 CHECKPOINT_RANGE_BYTES_MAX = 256 << 10  # copied between two calls, so that no call waits long
-KEPT_URLS_MIN = 100_000  # accepted URLs from which on a clean stop keeps the schedule: scanning fewer takes 0.1 s
+KEPT_URLS_MIN = 100_000  # accepted URLs from which on checkpoints keep counts, and a clean stop all places: scanning
+# fewer takes 0.1 s
 KEPT_URLS_MAX = 100_000_000  # with more, a stop would write some 4 GB
 SLOT_COST_ROWS = 2_000  # reading a slot costs as much as reading this number of its URLs, if it has few
 SLOTS_READ_ROWS = 65_536  # URLs of the slots that are read at once if all must be read

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from model.world import hosts_go_cold, keys_go_to_disk
+from model.world import hosts_go_cold, keys_go_to_disk, slots_stay_unread
 from outrider import Frontier, Link
 from outrider.errors import SettingsError, StoreError
 from outrider.frontier.stores.spilled_keys import SpilledKeys
@@ -97,6 +97,7 @@ class Life:
         self.round = int(order["round"])
         self.journal = os.open(order["journal"], os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self.calls_left = order.get("calls")
+        slots_stay_unread(pytest.MonkeyPatch())
         if order["spills"]:
             keys_go_to_disk(pytest.MonkeyPatch())
             hosts_go_cold(pytest.MonkeyPatch(), with_urls=True)

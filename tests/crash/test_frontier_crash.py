@@ -16,7 +16,18 @@ from crash.busy import Busy
 from limiting import set_limits
 from model.inside import inspect
 from model.interleaving import Interleaving
-from model.world import START, Clock, World, everything, hosts_go_cold, outcome, recall_all, recount, rows
+from model.world import (
+    START,
+    Clock,
+    World,
+    everything,
+    hosts_go_cold,
+    outcome,
+    recall_all,
+    recount,
+    rows,
+    slots_stay_unread,
+)
 from outrider import Frontier, Link
 from outrider.clock import instant
 from outrider.errors import DamagedStoreError, OutriderError, StoreError, StoreFailedError, StoreFullError
@@ -407,6 +418,7 @@ def test_making_a_store_survives_a_power_cut_at_any_call():
 def small_threshold(monkeypatch):
     """Rounds all the time, of a few rows per range, in a log of small segments; and runs of the ledger between them."""
     set_limits(monkeypatch, MEMTABLE_BYTES_MAX_LEAST=4_000, MEMTABLE_SHARE=1 << 40, LOG_BYTES_BEFORE_CHECKPOINT=16_000)
+    slots_stay_unread(monkeypatch)
     monkeypatch.setattr(
         "outrider.engine.rounds.COPY_ROWS",
         {

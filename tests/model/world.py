@@ -228,6 +228,19 @@ def hosts_go_cold(monkeypatch: Any, *, with_urls: bool = False) -> None:
     )
 
 
+def slots_stay_unread(monkeypatch: Any) -> None:
+    """Each checkpoint keeps its counts, so an opening after a kill leaves slots for later. Calls read few of them, and
+    none reads all because that costs less."""
+    set_limits(
+        monkeypatch,
+        KEPT_URLS_MIN=1,
+        SLOT_COST_ROWS=0,
+        SLOTS_READ_ROWS=600,
+        SLOTS_READ_ROWS_PER_CALL=60,
+        SLOTS_READ_ROWS_OWED=0,
+    )
+
+
 def keys_go_to_disk(monkeypatch: Any) -> None:
     """Moves seen keys to disk two at a time, a few at a step; a merge reads page by page. The filter for four keys
     becomes larger, as far as two kilobytes allow; with little memory it stays. The table of recent URLs, which would

@@ -13,7 +13,7 @@ import pytest
 from limiting import set_limits
 from model.inside import inspect
 from model.openings import compare_openings, schedules
-from model.world import World, hosts_go_cold, outcome, recount
+from model.world import World, hosts_go_cold, outcome, recount, slots_stay_unread
 from outrider import AsyncFrontier, Frontier, Link
 from outrider.clock import instant
 from outrider.errors import DamagedStoreError, StoreFailedError, StoreFullError
@@ -30,17 +30,8 @@ HOSTS = 12
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch):
-    """Each checkpoint keeps its counts. Calls read few slots, and no call reads all of them because that is cheaper."""
-    set_limits(
-        monkeypatch,
-        KEPT_URLS_MIN=1,
-        KEPT_QUEUES=2,
-        SLOT_COST_ROWS=0,
-        SLOTS_READ_ROWS=600,
-        SLOTS_READ_ROWS_PER_CALL=60,
-        SLOTS_READ_ROWS_OWED=0,
-        BACKLOG_MANY_CARDS=4,
-    )
+    slots_stay_unread(monkeypatch)
+    set_limits(monkeypatch, KEPT_QUEUES=2, BACKLOG_MANY_CARDS=4)
     for name in ("head_cards_max", "chunk_cards"):
         monkeypatch.setitem(TailedBacklog.__init__.__kwdefaults__, name, 2)
 
