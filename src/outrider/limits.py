@@ -308,9 +308,10 @@ KEPT_URLS_MIN = 100_000  # accepted URLs from which on checkpoints keep counts, 
 # fewer takes 0.1 s
 KEPT_URLS_MAX = 100_000_000  # with more, a stop would write some 4 GB
 SLOT_COST_ROWS = 2_000  # reading a slot costs as much as reading this number of its URLs, if it has few
-SLOTS_READ_ROWS = 65_536  # URLs of the slots that are read at once if all must be read
+SLOTS_READ_ROWS = 16_384  # URLs of the slots that are read at once if all must be read: some 30 milliseconds
+SLOTS_READ_ROWS_PER_CALL = 8_192  # and by a call that leases: some 15 milliseconds
+SLOTS_READ_STEPS = 8  # it reads at most this number of times as many while few hosts are ready
 SLOTS_READ_ROWS_OWED = 128  # and by any other call, with four for each URL that it adds
-SLOTS_READ_ROWS_PER_CALL = 8_192  # and by a call that leases, while slots are unread: some ten milliseconds
 KEPT_CRAWLS_MAX = 64  # crawls with which a checkpoint keeps counts: reading a slot reads it once for each
 KEPT_CARDS = 16_384  # cards that a kept schedule copies at once
 KEPT_QUEUES = 65_536  # queues of one of its ranges

@@ -33,8 +33,8 @@ from outrider.limits import (
     CALL_ROWS_MAX,
     NETWORK_PROBES,
     ROBOTS_REFUSALS_PER_CALL_MAX,
-    SLOTS_READ_ROWS,
     SLOTS_READ_ROWS_PER_CALL,
+    SLOTS_READ_STEPS,
     TOKEN_BITS,
 )
 
@@ -108,12 +108,12 @@ class Leasing(Part):
     def _read_slots(self, want: int, key: str | None) -> None:
         """Reads some unread slots: more of them while fewer hosts are ready than the call wants, and those of the
         queues with a key."""
-        left, tables = SLOTS_READ_ROWS, self.tables
+        left, tables = SLOTS_READ_STEPS, self.tables
         if key is not None and tables.urls.unread is not None:
             queues = np.fromiter(tables.keys.queues_with(self._key_meant(key), None), np.uint32)
             tables.urls.unread.read(tables.hosts.slot[tables.queues.host[queues]])
         while tables.urls.unread is not None and left > 0:
-            left -= SLOTS_READ_ROWS_PER_CALL
+            left -= 1
             self._core.read_slots(SLOTS_READ_ROWS_PER_CALL)
             if len(self.turns.ready) >= want:
                 break
