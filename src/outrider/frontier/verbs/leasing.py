@@ -108,12 +108,11 @@ class Leasing(Part):
     def _read_slots(self, want: int, key: str | None) -> None:
         """Reads some unread slots: more of them while fewer hosts are ready than the call wants, and those of the
         queues with a key."""
-        left, tables = SLOTS_READ_STEPS, self.tables
+        tables = self.tables
         if key is not None and tables.urls.unread is not None:
             queues = np.fromiter(tables.keys.queues_with(self._key_meant(key), None), np.uint32)
             tables.urls.unread.read(tables.hosts.slot[tables.queues.host[queues]])
-        while tables.urls.unread is not None and left > 0:
-            left -= 1
+        for _ in range(SLOTS_READ_STEPS if tables.urls.unread is not None else 0):
             self._core.read_slots(SLOTS_READ_ROWS_PER_CALL)
             if len(self.turns.ready) >= want:
                 break
