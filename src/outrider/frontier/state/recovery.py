@@ -83,8 +83,8 @@ def _restore_urls(tables: Tables, checkpoint: Checkpoint | None, schedule: Check
         else:
             if tables.urls.unread is None or not tables.urls.voids():
                 return ""
-            # Counts are of the checkpoint's start, and queues were copied later: nobody knows whether URLs that were
-            # deleted meanwhile are counted.
+            # Counts are of the checkpoint's start, and queues were copied later, perhaps with deletions: the counts
+            # may contain these URLs or not.
     tables.urls.unread = None
     tables.urls.restore()
     return unused
