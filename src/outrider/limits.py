@@ -307,6 +307,7 @@ CHECKPOINT_RANGE_BYTES_MAX = 256 << 10  # copied between two calls, so that no c
 KEPT_URLS_MIN = 100_000  # accepted URLs from which on checkpoints keep counts, and a clean stop all places: scanning
 # fewer takes 0.1 s
 KEPT_URLS_MAX = 100_000_000  # with more, a stop would write some 4 GB
+SEARCH_COST_ROWS = 60  # searching a URL in the ledger costs as much as reading this number of them in order
 SLOT_COST_ROWS = 2_000  # reading a slot costs as much as reading this number of its URLs, if it has few
 SLOTS_READ_ROWS = 16_384  # URLs of the slots that are read at once if all must be read: some 30 milliseconds
 SLOTS_READ_ROWS_PER_CALL = 8_192  # and by a call that leases: some 15 milliseconds

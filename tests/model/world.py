@@ -238,6 +238,7 @@ def slots_stay_unread(monkeypatch: Any) -> None:
         SLOTS_READ_ROWS=600,
         SLOTS_READ_ROWS_PER_CALL=60,
         SLOTS_READ_ROWS_OWED=0,
+        SEARCH_COST_ROWS=0,
     )
 
 

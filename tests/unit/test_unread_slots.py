@@ -332,6 +332,24 @@ def test_tasks_that_wait_for_all_slots_leave_a_thread_for_other_calls(monkeypatc
     assert recount(world.frontier) == []
 
 
+def test_a_log_with_many_facts_about_urls_of_the_checkpoint_reads_all_slots(monkeypatch):
+    """Each such fact needs a search in the ledger, and many searches cost more than reading all URLs."""
+    world = filled()
+    for _ in range(20):
+        world.clock.move(2)
+        world.frontier.release(world.lease(5).tokens)
+    world.kill()
+    assert unread_of(world) is not None
+    disk = world.disk.copy()
+    set_limits(monkeypatch, SEARCH_COST_ROWS=SLOTS)
+    world.disk = disk
+    world.kill()
+    assert unread_of(world) is None
+    assert not world.inspect().tables.urls.scanned
+    assert compare_openings(world.disk.copy(), now=world.clock.at)
+    assert recount(world.frontier) == []
+
+
 def test_a_damaged_run_is_named_when_a_slot_of_it_is_read_and_stops_the_frontier():
     world = World(**SETTINGS)
     urls = [f"http://h{host}.com/" for host in range(HOSTS)]

@@ -28,7 +28,14 @@ from outrider.frontier.state.url_table import (
 )
 from outrider.frontier.stores.ledger import FINGERPRINT_MAX, before_slot
 from outrider.kernels.card_layout import PLANNED, Heads
-from outrider.limits import RUN_READ_BYTES, SLOT_COST_ROWS, SLOTS, SLOTS_READ_ROWS, SLOTS_READ_ROWS_OWED
+from outrider.limits import (
+    RUN_READ_BYTES,
+    SEARCH_COST_ROWS,
+    SLOT_COST_ROWS,
+    SLOTS,
+    SLOTS_READ_ROWS,
+    SLOTS_READ_ROWS_OWED,
+)
 from outrider.storage.record_columns import distinct
 
 if TYPE_CHECKING:
@@ -48,6 +55,8 @@ class UnreadSlots:
         self._rows = max(1, tables.urls.ledger.statistics().records // SLOTS)  # about the URLs of a slot
         self._leased: Uint64s | None = None
         """The orders of the URLs that were leased when the first slot was read. Later leases are of read slots."""
+        self.searched = 0
+        """How many URLs of unread slots were searched in the ledger, for facts about them."""
         self.parked = False
         """Whether a URL of an unread slot was parked for a budget since the opening."""
 
@@ -72,6 +81,10 @@ class UnreadSlots:
         """Whether counts are enough for the next opening. A leased URL counts as queued there, and its record may say
         waiting."""
         return not self.parked and not self._unread[self._tables.urls.open_leases().cards.heads["slot"]].any()
+
+    def are_searched_often(self) -> bool:
+        """Whether the searches for URLs of unread slots have cost a quarter of what reading all slots costs."""
+        return 4 * self.searched * SEARCH_COST_ROWS > self._rows * SLOTS
 
     def note_parked(self, heads: Heads) -> None:
         """Notes whether URLs of unread slots are parked for a budget."""

@@ -379,6 +379,7 @@ class UrlTable:
                 cards = cards.with_heads(heads)
             return cards
         if self.unread is not None and (unread := self.unread.are(cards.heads["slot"])).any():
+            self.unread.searched += int(np.count_nonzero(unread))
             heads = cards.changed()
             heads["state"][unread] = self.unread.counted_as(heads[unread])
             heads[~unread] = self._leave_places(cards.filter(~unread), wanted[~unread]).heads
