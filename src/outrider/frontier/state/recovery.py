@@ -60,9 +60,9 @@ def load(tables: Tables, checkpoint: Checkpoint | None, log: Log, schedule: Chec
     for payloads in ahead(_payloads(log, checkpoint.start_lsn if checkpoint is not None else 0)):
         for lsn, payload in payloads:
             window.add(payload, lsn)
-        if tables.urls.unread is not None and tables.urls.unread.are_searched_often():
-            window.close()
-            tables.urls.unread.read_all()
+            if tables.urls.unread is not None and tables.urls.unread.are_searched_often():
+                window.close()
+                tables.urls.unread.read_all()
     window.close()
     tables.urls.seen.add_noted()
     _read_slots(tables)
