@@ -134,7 +134,7 @@ def _fill(store: Path, hosts: int, each: int, log: int) -> None:
         frontier.discover(batch)
         progress.add(len(batch))
     if not frontier.statistics()["checkpoint"]["number"]:
-        frontier.checkpoint()  # a small store has none yet
+        frontier.checkpoint()  # a small store makes its first one late
     bytes_wanted = log * frontier.statistics()["log"]["frame_bytes"]
     while frontier._log.frame_bytes < bytes_wanted:
         frontier.release(frontier.lease(LEASED).tokens)

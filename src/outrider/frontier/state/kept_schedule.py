@@ -1,5 +1,4 @@
-"""What a scan of the ledger would find at the start of a checkpoint, in a file next to it, so that an opening needs no
-scan.
+"""A file next to a checkpoint, from which an opening takes what it would otherwise find by a scan of the ledger.
 
 A clean stop writes the places, counts and seen keys of all URLs, except the cards of cold hosts. Every other checkpoint
 of a large store has the counts alone. Then the opening reads the places and keys of a slot when they are needed
