@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -55,11 +56,11 @@ def tables(queues: Sequence[int] = (), urls: int | None = None) -> list[Table]:
         finally:
             shutil.rmtree(path, ignore_errors=True)
     columns = (
-        *("hosts", "URLs", "log MB", "after a kill s", "all slots s", "scan s", "kill/scan"),
+        *("hosts", "URLs", "log MB", "after a kill s", "MB", "all slots s", "scan s", "kill/scan"),
         *("checkpoint s", "stop s", "file MB", "kept s", "kept/scan"),
     )
     notes = (
-        "CPU seconds. After a kill: the opening; all slots: reading all URLs later, which calls do bit by bit.",
+        "CPU seconds. After a kill: the opening, and the most memory of its process; all slots: reading all URLs later, which calls do bit by bit.",
         "checkpoint: one without calls since the last one; stop: the same, and the kept schedule of file MB.",
         f"Each opening: the middle one of {TURNS} readings in turns, without the bookings of hosts.",
     )
@@ -72,9 +73,8 @@ def _row(path: Path, hosts: int, each: int, log: int) -> tuple[object, ...]:
     store, urls = path / "store", hosts * each
     made = _child("fill", store, hosts, each, log, ends=-signal.SIGKILL)
     killed, scanned = _readings(path, "later")
-    slots = sorted(one["all"] for one in killed)[TURNS // 2]
-    after, scan = _middle(killed), _middle(scanned)
-    row = (hosts, urls, made["log"] / 1e6, after, slots, scan, after / scan)
+    after, slots, scan = _middle(killed), _middle(killed, "all"), _middle(scanned)
+    row = (hosts, urls, made["log"] / 1e6, after, _middle(killed, "peak"), slots, scan, after / scan)
     stopped = _child("stop", store)
     if urls > KEPT_URLS_MAX:
         return (*row, stopped["checkpoint"], stopped["stop"], None, None, None)
@@ -87,8 +87,8 @@ def _row(path: Path, hosts: int, each: int, log: int) -> tuple[object, ...]:
     )
 
 
-def _middle(readings: Sequence[dict[str, Any]]) -> float:
-    return float(sorted(one["seconds"] for one in readings)[TURNS // 2])
+def _middle(readings: Sequence[dict[str, Any]], what: str = "seconds") -> float:
+    return float(sorted(one[what] for one in readings)[TURNS // 2])
 
 
 def _readings(path: Path, how: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
@@ -164,13 +164,13 @@ def _read(path: Path) -> None:
     _, restored, log, note = read_store(
         files, manifest, scratch=Directory(path / "scratch"), now=STARTED_AT, memory_bytes=MEMORY_BYTES
     )
-    seconds = time.process_time() - began
+    seconds, peak = time.process_time() - began, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
     assert not note, note
     how = "scanned" if restored.urls.scanned else "kept"
     if restored.urls.unread is not None:
         how = "later"
         restored.urls.unread.read_all()
-    print(json.dumps({"seconds": seconds, "all": time.process_time() - began - seconds, "how": how}))
+    print(json.dumps({"seconds": seconds, "peak": peak, "all": time.process_time() - began - seconds, "how": how}))
     restored.close()
     log.close()
 

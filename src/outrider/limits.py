@@ -508,6 +508,7 @@ RUNS_PER_MERGE = 4  # so many runs of one size become one: a record is written a
 RUN_ROWS_SMALL = 4_096  # runs up to this are of one size: merging them is a matter of milliseconds
 MERGE_ROWS = 16_384  # rows in memory that are merged at once: some 4 MB, and as much again for the merged rows
 MERGE_READ_BYTES = 64 << 10  # read at once of each run that is merged: a third of a megabyte unpacked
+MERGE_LEAVES_BYTES = 2 << 20  # of the free space: a merge waits if less would be left, for the next segment of the log
 AHEAD_ITEMS = 3  # pieces of a scan, or windows of the log, that a thread beside makes ready: some megabytes each
 SCAN_ROWS = 8_192  # rows that a scan gives at once: some two milliseconds of work
 MEMTABLE_SHARE = 8  # an eighth of memory_bytes is for new records: half for a run that is written, half for newer ones

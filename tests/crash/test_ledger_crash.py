@@ -15,6 +15,8 @@ from outrider.frontier.stores.ledger import Ledger
 from outrider.kernels.card_layout import HEAD
 from outrider.sim.disk import CrashDisk
 from outrider.storage.files import Files, read_whole, replace
+from outrider.storage.record_columns import RecordColumns
+from outrider.storage.runs import RunWriter
 
 STORE = b"ledger-crash-tst"
 LIST = "listed"
@@ -55,35 +57,62 @@ class History:
         self.model: Content = dict(checkpointed or {})
         self.checkpointed = dict(self.model)
         self.attempted: Content | None = None
+        self.frozen: Content | None = None  # what the checkpoint has that began last
         self.ledger = Ledger.open(disk, store=STORE, names=listed(disk))
         self.ledger.remove_leftovers()
         self.turn = max([order for order, _ in self.model.values()], default=0)
 
     def step(self) -> None:
-        """Some appends, then a round of a checkpoint, perhaps with younger runs, then perhaps a merge before the next
-        round."""
+        """Begins or ends a round of a checkpoint, perhaps with younger runs, and perhaps merges before or after that.
+        During a merge further rounds begin and end."""
+        merges = self.rng.choice(["before", "after", "never"])
+        if merges == "before":
+            self.merge()
+        self.half()
+        if merges == "after":
+            self.merge()
+
+    def half(self) -> None:
+        if self.frozen is None:
+            self.begin()
+        else:
+            self.end()
+
+    def begin(self) -> None:
         self.ledger.give_up()  # the last step may have failed
         self.append()
-        younger = self.rng.randrange(3)
-        self.ledger.freeze(for_checkpoint=younger > 0)
-        frozen = dict(self.model)
-        if younger:
+        self.ledger.freeze(for_checkpoint=True)
+        self.frozen = dict(self.model)
+        for _ in range(self.rng.randrange(3)):
             self.append()
             self.ledger.freeze()
-        self.ledger.write_frozen()
-        for _ in range(younger):
             self.ledger.write_frozen()
-            self.append()
-            self.ledger.freeze()
+
+    def end(self) -> None:
+        """The checkpoint is durable, or the disk fails; then nothing is known of it, and another one begins."""
+        frozen, self.frozen = self.frozen, None
+        self.ledger.write_frozen(for_checkpoint=True)
         names = self.ledger.names()
         assert self.model == content(self.ledger)
         self.attempted = frozen
         replace(self.disk, LIST, json.dumps(names).encode())
+        assert frozen is not None
         self.checkpointed, self.attempted = frozen, None
-        if not younger and self.rng.random() < 0.5:
-            self.ledger.merge()
         self.ledger.settled()
-        if self.rng.random() < 0.5:
+
+    def merge(self) -> None:
+        halves, writers, add = self.rng.randrange(4), [], RunWriter.add
+
+        def adding(writer: RunWriter, records: RecordColumns) -> None:
+            add(writer, records)
+            if writers:  # those of the rounds
+                return
+            writers.append(writer)
+            for _ in range(halves):
+                self.half()
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(RunWriter, "add", adding)
             self.ledger.merge()
 
     def append(self) -> None:
@@ -126,7 +155,7 @@ class Watched(CrashDisk):
 def test_the_rows_of_a_checkpoint_survive_a_crash_before_every_call(seed: int) -> None:
     disk = Watched()
     history = disk.history = History(disk, seed)
-    for _ in range(9):
+    for _ in range(24):
         history.step()
     assert disk.looked > 200
     assert [name for verb, name in disk.calls if verb == "remove" and name.endswith(".run")], (
@@ -158,7 +187,7 @@ def test_any_call_may_fail_once_and_what_was_listed_is_there(error: int, partial
         disk = CrashDisk()
         history = History(disk, 5)
         disk.fail(nth, error, partial=partial)
-        for _ in range(8):
+        for _ in range(16):
             try:
                 history.step()
             except StoreError:

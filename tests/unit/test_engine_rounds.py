@@ -19,6 +19,7 @@ from outrider.errors import StoreFailedError
 from outrider.frontier.state.recovery import run_names
 from outrider.frontier.state.tables import LEASES, OWN
 from outrider.sim.disk import FaultyFiles
+from outrider.storage import tiers
 from outrider.storage.checkpoint import CheckpointWriter, newest_checkpoint
 from outrider.storage.log import Log
 
@@ -69,28 +70,93 @@ def test_the_ledger_leaves_the_memory_before_a_checkpoint_begins(light):
     assert 0 == world.frontier.statistics()["checkpoint"]["number"]
 
 
+class HeldMerge:
+    """A merge of a world's URLs that is under way, until it may end."""
+
+    def __init__(self, world: World, patch: pytest.MonkeyPatch) -> None:
+        """Adds URLs until four runs are merged."""
+        self.may_end, self.patch, self.world = threading.Event(), patch, world
+        begun, living = threading.Event(), tiers._living
+
+        def held(records):
+            begun.set()
+            assert self.may_end.wait(60)
+            return living(records)
+
+        patch.setattr(tiers, "_living", held)
+        self.urls, rounds = 0, world.frontier._rounds
+        while not begun.is_set():
+            self.add(100)
+            if rounds._spilling is not None:
+                rounds._spilling.join()
+        assert rounds._merger is not None
+
+    def add(self, count: int) -> None:
+        self.world.discover(*[f"http://h{row % 50}.com/{row}" for row in range(self.urls, self.urls + count)])
+        self.urls += count
+
+    def end(self) -> None:
+        self.may_end.set()
+        self.world.frontier._rounds.join()
+        self.patch.undo()
+
+
 def test_a_long_merge_does_not_make_the_ledger_heavy(light, monkeypatch):
-    """While a thread merges, new records are frozen for it. No checkpoint lists runs that are newer than itself."""
+    """While a thread merges, another one writes new records."""
     world = World()
-    fill(world, 0, 500)
-    rounds, ledger = world.frontier._rounds, world.inspect().tables.urls.ledger
-    going_on, may_end = threading.Event(), threading.Event()
-    monkeypatch.setattr(ledger, "merge", lambda: going_on.set() or not may_end.wait(60))
-    while not going_on.is_set():
-        world.discover(*[f"http://h{row % 50}.com/{row}" for row in range(500, 600)], "http://one.com/")
-        rounds._unmerged = True
-    before = ledger.unfrozen_bytes
-    for begin in range(600, 3_000, 100):
-        world.discover(*[f"http://h{row % 50}.com/{row}" for row in range(begin, begin + 100)])
-        assert ledger.unfrozen_bytes < 100_000
-    assert before < ledger.statistics().memtable_bytes, "it waits for whoever merges"
-    may_end.set()
-    rounds.join()
-    monkeypatch.undo()
+    merge = HeldMerge(world, monkeypatch)
+    ledger = world.inspect().tables.urls.ledger
+    for _ in range(30):
+        merge.add(100)
+        assert ledger.unfrozen_bytes < 2 * SHARE_BYTES
+        if world.frontier._rounds._spilling is not None:
+            world.frontier._rounds._spilling.join()
+    assert ledger.statistics().memtable_bytes < 2 * SHARE_BYTES
+    merge.end()
     assert [] == recount(world.frontier)
     world.frontier.checkpoint()
     world.kill()
-    assert 3_001 == world.frontier.count(state="queued")
+    assert merge.urls == world.frontier.count(state="queued")
+
+
+def test_checkpoints_begin_and_end_during_a_merge_and_the_log_stays_short(light, monkeypatch):
+    """The log before them is dropped, and a kill at any time finds each URL once."""
+    world = World()
+    merge = HeldMerge(world, monkeypatch)
+    set_limits(monkeypatch, LOG_BYTES_BEFORE_CHECKPOINT=10_000)
+    rounds, copies = world.frontier._rounds, []
+    while rounds.number < 5:
+        merge.add(100)
+        for thread in (rounds._spilling, rounds.finisher):
+            if thread is not None:
+                thread.join()
+        copies.append((merge.urls, world.disk.copy()))
+    assert rounds._merger is not None, "it is under way"
+    assert rounds._merger.is_alive()
+    assert rounds.covered > 1
+    live = rows(world.frontier)
+    merge.end()
+    assert (live, []) == (rows(world.frontier), recount(world.frontier))
+    world.frontier.checkpoint()
+    world.kill()
+    assert (live, merge.urls) == (rows(world.frontier), world.frontier.count(state="queued"))
+    for urls, files in copies:
+        looker = Frontier.look(files)
+        assert ([], urls) == (recount(looker), looker.count(state="queued"))
+        looker.close()
+
+
+def test_closing_does_not_wait_for_the_end_of_a_merge(light, monkeypatch):
+    world = World()
+    merge = HeldMerge(world, monkeypatch)
+    before, ledger = set(runs(world.disk)), world.inspect().tables.urls.ledger
+    end, ended = ledger.end_merges, []
+    monkeypatch.setattr(ledger, "end_merges", lambda: (end(), ended.append(True), merge.may_end.set()))
+    world.frontier.close()
+    assert (True, before) == (bool(ended), set(runs(world.disk))), "the old runs"
+    looker = Frontier.look(world.disk.copy())
+    assert ([], merge.urls) == (recount(looker), looker.count(state="queued"))
+    looker.close()
 
 
 def held_open(world: World, where: str, patch: pytest.MonkeyPatch) -> threading.Event:

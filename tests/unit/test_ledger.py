@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -20,6 +20,7 @@ from outrider.kernels.card_layout import HEAD, Heads
 from outrider.limits import (
     MEMTABLE_APPENDS_JOINED,
     MEMTABLE_CHUNK_ROWS,
+    MERGE_LEAVES_BYTES,
     RUN_BLOCK_ROWS,
     RUN_BODY_BYTES_MAX,
 )
@@ -354,30 +355,127 @@ def test_a_larger_older_run_is_left_alone() -> None:
     assert 5000 == len(content(ledger))
 
 
-def test_records_frozen_during_a_merge_become_a_run_above_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    files = FaultyFiles()
+def four_runs(files: FaultyFiles, rows: int = 5_000) -> Ledger:
     ledger = Ledger.open(files, store=STORE, names=[])
     for number in range(4):
-        ledger.append(simple(range(5_000), order=number))
+        ledger.append(simple(range(rows), order=number))
         round_trip(ledger)
-    held = []
-    add = RunWriter.add
+    return ledger
 
-    def freezing(writer: RunWriter, records: RecordColumns) -> None:
+
+def during_merge(monkeypatch: pytest.MonkeyPatch, act: Callable[[], None]) -> None:
+    """Makes this call once, after the next run has its first records."""
+    left, add = [act], RunWriter.add
+
+    def acting(writer: RunWriter, records: RecordColumns) -> None:
         add(writer, records)
-        if not held:
-            ledger.append(simple(range(100), order=9))
-            ledger.freeze()
-            held.append(ledger.statistics().memtable_bytes)
+        if left:
+            left.pop()()
 
-    monkeypatch.setattr(RunWriter, "add", freezing)
+    monkeypatch.setattr(RunWriter, "add", acting)
+
+
+def test_records_written_during_a_merge_become_a_run_above_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    files = FaultyFiles()
+    ledger = four_runs(files)
+
+    def write() -> None:
+        ledger.append(simple(range(100), order=9))
+        ledger.freeze()
+        ledger.write_frozen()
+        assert 0 == ledger.statistics().memtable_bytes
+
+    during_merge(monkeypatch, write)
     assert ledger.merge()
-    assert held[0] > 0 == ledger.statistics().memtable_bytes
     assert [run_name(4), run_name(5)] == ledger.names()
     orders = [order for order, _ in content(ledger).values()]
     assert (100, 4_900) == (orders.count(9), orders.count(3))
     ledger.settled()
     assert content(ledger) == content(Ledger.open(files, store=STORE, names=ledger.names()))
+
+
+@pytest.mark.parametrize("ends", ["before the merge", "after the merge"])
+def test_a_checkpoint_begins_during_a_merge_and_lists_what_existed_then(
+    monkeypatch: pytest.MonkeyPatch, ends: str
+) -> None:
+    """If it ends first, it lists the old runs, and their files stay until the next checkpoint."""
+    files, listed = FaultyFiles(), []
+    ledger = four_runs(files)
+    old = ledger.names()
+
+    def end() -> None:
+        ledger.write_frozen(for_checkpoint=True)
+        listed[:] = ledger.names()
+
+    def begin() -> None:
+        ledger.append(simple(range(100), order=9))
+        ledger.freeze(for_checkpoint=True)
+        ledger.append(simple(range(100, 300), order=10))
+        ledger.freeze()
+        if ends == "before the merge":
+            end()
+        else:
+            ledger.write_frozen()
+            ledger.write_frozen()  # the younger records
+
+    during_merge(monkeypatch, begin)
+    assert ledger.merge()
+    if ends == "after the merge":
+        end()
+        assert [run_name(4), run_name(5)] == listed
+    else:
+        assert [*old, run_name(5)] == listed
+    ledger.settled()
+    assert set(listed) <= set(files.names())
+    orders = [order for order, _ in content(Ledger.open(files, store=STORE, names=listed)).values()]
+    assert (100, 4_900, 0) == (orders.count(9), orders.count(3), orders.count(10))
+    names = round_trip(ledger)
+    assert sorted(names) == files.names(), "the old runs are gone"
+    orders = [order for order, _ in content(Ledger.open(files, store=STORE, names=names)).values()]
+    assert (100, 4_700, 200) == (orders.count(9), orders.count(3), orders.count(10))
+
+
+def test_a_merge_during_a_checkpoint_leaves_younger_runs_alone() -> None:
+    files = FaultyFiles()
+    ledger = four_runs(files)
+    ledger.freeze(for_checkpoint=True)
+    for number in range(3):
+        ledger.append(simple(range(50), order=20 + number))
+        ledger.freeze()
+        ledger.write_frozen()
+    assert ledger.merge()
+    assert not ledger.merge()
+    listed = ledger.names()
+    assert [run_name(7)] == listed
+    ledger.settled()
+    assert {3} == {order for order, _ in content(Ledger.open(files, store=STORE, names=listed)).values()}
+    orders = [order for order, _ in content(ledger).values()]
+    assert (50, 4_950) == (orders.count(22), orders.count(3))
+
+
+def test_a_merge_waits_for_room_for_itself_and_for_the_log() -> None:
+    files = FaultyFiles()
+    ledger = four_runs(files)
+    size = ledger.statistics().bytes
+    files.capacity_bytes = files.used_bytes() + size + MERGE_LEAVES_BYTES - 1
+    with pytest.raises(StoreFullError, match=f"needs {size} bytes"):
+        ledger.merge()
+    assert 4 == ledger.statistics().runs
+    files.capacity_bytes += 1
+    assert ledger.merge()
+    assert 5_000 == len(content(ledger))
+
+
+def test_a_merge_ends_at_its_next_step_when_the_store_closes(monkeypatch: pytest.MonkeyPatch) -> None:
+    files = FaultyFiles()
+    ledger = four_runs(files, 40_000)
+    before = files.names()
+    during_merge(monkeypatch, ledger.end_merges)
+    with pytest.raises(ClosedError):
+        ledger.merge()
+    assert before == files.names()
+    assert 40_000 == len(content(ledger))
+    ledger.close()
 
 
 def test_a_scan_continues_while_runs_are_written_merged_and_removed() -> None:

@@ -1,7 +1,9 @@
 """Checkpoints in progress: each call copies some ranges; second threads write them, and then the ledger.
 
 Another thread writes the new records of the ledger as runs, also during a checkpoint, so that they keep to their share
-of the memory. A checkpoint does not list runs of records that are younger than its beginning; the next one does.
+of the memory. A checkpoint does not list runs of records that are younger than its beginning; the next one does. A
+third thread merges runs. No checkpoint waits for it, because a merge of gigabytes needs minutes, and the log grows
+until the next checkpoint begins.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from collections.abc import Callable, Iterator
 
 from outrider.clock import Instant
 from outrider.engine.failure import Failure
-from outrider.errors import StoreError, StoreFullError
+from outrider.errors import ClosedError, StoreError, StoreFullError
 from outrider.frontier.format.facts import Fact, encode, encode_in_pieces
 from outrider.frontier.machine import Machine
 from outrider.frontier.state import kept_schedule
@@ -122,6 +124,7 @@ class Rounds:
         self.keeps_schedule = True
         """Whether files of `kept_schedule` are written."""
         self.finisher: threading.Thread | None = None
+        """Ends the current round."""
         self._files = files
         self._machine = machine
         self._log = log
@@ -134,11 +137,11 @@ class Rounds:
         self._finished: tuple[int, int, int] | None = None  # the result of a second thread: a checkpoint …
         self._no_room = False  # … or a lack of room for its file
         self._unmerged = False  # runs were added since they were looked at for merges
-        self._merging = False  # a second thread merges them
+        self._merger: threading.Thread | None = None  # merges runs
         self._cooled = False  # enough hosts are on disk for the round that is due
-        self._spilling: threading.Thread | None = None  # writes new records as runs, without merges
-        self._no_room_for_run = False  # it found no room
-        self._spill_patience = 0  # bytes of log that are necessary before it is tried again
+        self._spilling: threading.Thread | None = None  # writes new records as runs
+        self._no_room_for_run = False  # it, or the thread that merges, found no room
+        self._run_patience = 0  # bytes of log that are necessary before it is tried again
         self._new_bytes = 0  # of the records in memory that are not frozen, by the time of the last step
         self._added_bytes = 0  # of new records since a call last waited for the thread that writes them
 
@@ -148,21 +151,20 @@ class Rounds:
         if self._failure.error is not None or self._ended():
             return
         if self.finisher is None and self.under_way is None:
-            due = self._is_due()
-            if self._unmerged:
-                self._merge_beside()
-            elif due:
+            if self._unmerged and self._merger is None and self._log.bytes_after(self.covered) > self._run_patience:
+                self._unmerged = False
+                self._merger = self._beside(self._merge)
+            if self._is_due():
                 self._cooled = self._cooled or not self._machine.core.cooling.step(now)
                 if self._cooled and self._spilling is None:
                     self.begin(now)  # without frozen records, or it would need more than the share
             else:
                 self._cool(now)
-            # After that, and without merges: new records may always be enough for another run, and a round must begin.
-            self._keep_share(merges=not due)
+            self._keep_share()  # after that: new records may always be enough for another run, and a round must begin
             return
         if self.under_way is None:
             self._cool(now)
-        self._keep_share(merges=False)
+        self._keep_share()
         if self.finisher is not None or self.under_way is None:
             return
         round_ = self.under_way
@@ -216,13 +218,15 @@ class Rounds:
     def _ended(self) -> bool:
         """Whether a round has finished since the last call; then it is the newest checkpoint."""
         if self._spilling is not None and not self._spilling.is_alive():
-            self._spilling = None
-            if self._no_room_for_run:
-                self._no_room_for_run = False
-                self._spill_patience = self._log.bytes_after(self.covered) + ROUND_PATIENCE_BYTES
+            self._spilling, self._unmerged = None, True
+        if self._merger is not None and not self._merger.is_alive():
+            self._merger = None
+        if self._no_room_for_run:
+            self._no_room_for_run, self._unmerged = False, True
+            self._run_patience = self._log.bytes_after(self.covered) + ROUND_PATIENCE_BYTES
         if self.finisher is None or self.finisher.is_alive():
             return False
-        self.finisher, self._merging = None, False
+        self.finisher = None
         if self._no_room:
             self._no_room = False
             self._try_later()
@@ -231,30 +235,27 @@ class Rounds:
         self.number, self.covered, self.bytes = self._finished
         self._orders = self._orders_begun
         self._finished = None
-        self._patience = self._spill_patience = 0
+        self._patience = self._run_patience = 0
         self._unmerged = True
         return True
 
-    def _keep_share(self, *, merges: bool) -> None:
+    def _keep_share(self) -> None:
         """Has the records in memory written when they are half of their share. The other half is for those that arrive
-        meanwhile. merges: the thread that writes them may also merge runs."""
+        meanwhile."""
         parts = self._machine.tables.kept_in_runs()
         new, frozen = sum(part.unfrozen_bytes for part in parts), sum(part.frozen_bytes for part in parts)
         self._added_bytes += max(new - self._new_bytes, 0)
         self._new_bytes = new
         half = self._share // 2
-        patience = max(self._patience, self._spill_patience)
+        patience = max(self._patience, self._run_patience)
         if new + frozen <= half or self._log.bytes_after(self.covered) <= patience:
             return
         if new > half or not frozen:
             for part in parts:
                 part.freeze()
             self._new_bytes = 0
-        if self._spilling is None and not self._merging:  # a thread that merges writes them in between
-            if merges and self.finisher is None:
-                self._merge_beside()
-            else:
-                self._spilling = self._beside(self._spill)
+        if self._spilling is None:
+            self._spilling = self._beside(self._spill)
 
     def wait_for_writer(self) -> None:
         """Waits if new records fill their half sooner than a second thread writes the frozen ones: it shares the
@@ -262,7 +263,7 @@ class Rounds:
         for each `MEMTABLE_BYTES_PER_WAIT` that calls added. For a caller without the lock of the frontier."""
         added, self._added_bytes = self._added_bytes, 0
         for _ in range(-(-added // MEMTABLE_BYTES_PER_WAIT)):
-            thread = self._spilling or (self.finisher if self._merging else None)
+            thread = self._spilling
             if thread is None or not thread.is_alive() or not self._writes_late():
                 return
             thread.join(MEMTABLE_WAIT_SECONDS)
@@ -278,32 +279,28 @@ class Rounds:
 
     def _spill(self) -> None:
         """In a second thread, also during a round. The thread that ends the round may write the same records first."""
+        self._run_is_written(self._write_frozen)
+
+    def _merge(self) -> None:
+        """In a second thread, also during rounds: merges runs of one size."""
+        self._run_is_written(self._merge_all)
+
+    def _run_is_written(self, write: Callable[[], None]) -> None:
         try:
-            for part in self._machine.tables.kept_in_runs():
-                part.write_frozen()
+            write()
         except StoreFullError:
             self._no_room_for_run = True
+        except ClosedError:
+            pass  # the merge was ended
         except Exception as error:  # noqa: BLE001 - in a thread of its own: the next caller gets it
             self._failure.stop_beside(error, "writing the ledger")
 
-    def _merge_beside(self) -> None:
-        """Makes a run of the ledger's frozen records before a checkpoint lists it, so that they leave the memory (until
-        then they are also in the log), and merges runs of one size."""
-        self._merging, self._unmerged = True, False
-        self.finisher = self._beside(self._merge)
-
-    def _merge(self) -> None:
-        """In a second thread."""
-        try:
-            self._write_and_merge()
-        except StoreFullError:
-            self._no_room = True
-        except Exception as error:  # noqa: BLE001 - in a thread of its own: whoever calls next is told
-            self._failure.stop_beside(error, "writing the ledger")
-
-    def _write_and_merge(self) -> None:
+    def _write_frozen(self) -> None:
         for part in self._machine.tables.kept_in_runs():
             part.write_frozen()
+
+    def _merge_all(self) -> None:
+        for part in self._machine.tables.kept_in_runs():
             while part.merge():
                 pass
 
@@ -313,10 +310,9 @@ class Rounds:
             round_.copied(section, first, self._log.appended_lsn, payload)
 
     def begin(self, now: Instant, *, counts: bool = True) -> None:
-        """From here on: facts without a slot, the open leases and the ledger are those of this LSN exactly. No thread
-        may merge runs: a checkpoint lists them by their places. counts: whether the file next to the checkpoint gets
-        the counts, where files are kept."""
-        assert self.finisher is None or not self.finisher.is_alive(), "a checkpoint that begins during a merge"
+        """From here on: facts without a slot, the open leases and the ledger are those of this LSN exactly. counts:
+        whether the file next to the checkpoint gets the counts, where files are kept."""
+        assert self.finisher is None or not self.finisher.is_alive(), "a checkpoint that begins before another's end"
         self._cooled = False
         self._log.roll()
         self._orders_begun = self._machine.core.orders
@@ -422,7 +418,8 @@ class Rounds:
                 pass
             self._machine.tables.urls.ledger.freeze()
             with contextlib.suppress(StoreFullError):  # the round is tried all the same
-                self._write_and_merge()
+                self._write_frozen()
+                self._merge_all()
             self._unmerged = False
             self.begin(now)
             self._through(now)
@@ -467,23 +464,23 @@ class Rounds:
             self._failure.tell()
             self._failure.check()
             self.step(now)
-        if self.join():
-            self._failure.tell()
-            self._ended()
+        self.join()
+        self._failure.tell()
+        self._ended()
 
-    def join(self) -> bool:
-        """Waits for second threads. Returns whether the end of a round was under way; it is over now."""
-        finisher, spilling = self.finisher, self._spilling
-        if spilling is not None:
-            spilling.join()
-        if finisher is not None:
-            finisher.join()
-        return finisher is not None
+    def join(self) -> None:
+        """Waits for second threads: the end of a round, new runs, a merge."""
+        for thread in (self._spilling, self._merger, self.finisher):
+            if thread is not None:
+                thread.join()
 
     def abandon(self) -> None:
-        """The frontier closes: a round that is under way is given up, one that is ending may end."""
-        if self.join():
-            self._ended()
+        """The frontier closes: a round that is under way is given up, one that is ending may end, and so may new runs.
+        A merge ends at its next step."""
+        for part in self._machine.tables.kept_in_runs():
+            part.end_merges()
+        self.join()
+        self._ended()
         if self.under_way is not None:
             self._abandon(self.under_way)
             self._copying(None)

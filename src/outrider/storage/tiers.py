@@ -1,11 +1,13 @@
 """The layers of a ledger, oldest first: runs on disk and pieces in memory; new runs, merges and obsolete files.
 
 A run counts from the moment it is written; its file is kept until a checkpoint without it is durable. Four runs of one
-size become one. Threads that write or merge take turns; any thread may read the layers at any time.
+size become one. One thread at a time writes new records, and one merges runs meanwhile, also for longer than a
+checkpoint takes. Any thread may read the layers at any time.
 
 A checkpoint lists exactly the records that existed when it began: it marks them. Younger records may become runs
 before it is durable, but never together with marked ones. It does not list these runs: after a crash they are removed,
-and the log, which the checkpoint keeps from its beginning, has their records.
+and the log, which the checkpoint keeps from its beginning, has their records. If a merge ends before the checkpoint
+lists its runs, it lists the merged one; later, the ones that were merged.
 """
 
 from __future__ import annotations
@@ -15,8 +17,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from outrider.errors import ClosedError, DamagedStoreError, ForeignStoreError
-from outrider.limits import GIVE_BACK_BYTES, MERGE_READ_BYTES, RUN_ROWS_SMALL, RUNS_PER_MERGE
+from outrider.errors import ClosedError, DamagedStoreError, ForeignStoreError, StoreFullError
+from outrider.limits import GIVE_BACK_BYTES, MERGE_LEAVES_BYTES, MERGE_READ_BYTES, RUN_ROWS_SMALL, RUNS_PER_MERGE
 from outrider.storage.files import Files, remove_if_possible
 from outrider.storage.heap import give_back
 from outrider.storage.record_columns import RecordColumns, merged
@@ -42,7 +44,8 @@ class Tiers:
         """
         self.lock = threading.Lock()
         """Locked for the moments in which the layers change."""
-        self._writing = threading.Lock()
+        self._merging = threading.Lock()
+        self._writing = threading.Lock()  # may be acquired inside `_merging`, and `lock` inside both
         self._files = files
         self._store = store
         self._family = family
@@ -53,6 +56,7 @@ class Tiers:
         self.frozen_bytes = 0
         """The memory of the pieces that will become runs."""
         self._passed_bytes = 0  # of them, given to the writer of the current run
+        self._merges = True  # until `end_merges`
         self._closed = False
         runs: list[Run] = []
         try:
@@ -131,31 +135,47 @@ class Tiers:
     def merge(self) -> bool:
         """Makes one run of the newest ones if enough of them have one size. Returns whether there was something to do.
 
-        Records that arrive meanwhile become a run between two of its steps, so that nothing waits in memory for a long
-        merge. Not for the time of a checkpoint: marked runs keep their places.
-        Raises StoreFullError, StoreFailedError, DamagedStoreError; then the old runs count as before.
+        Other threads write new records and begin and end checkpoints meanwhile. During a checkpoint only runs that it
+        marked are merged. Raises StoreFullError, StoreFailedError, DamagedStoreError, and ClosedError after
+        `end_merges`; then the old runs count as before.
         """
-        with self._writing:
-            assert self._mark is None, "a merge during a checkpoint"
-            runs = self._layers.runs
+        with self._merging:
+            with self.lock:
+                whole = self._layers.runs
+                runs = whole if self._mark is None else whole[: self._mark[0]]
             count = due(runs)
             if not count:
                 return False
             old = runs[len(runs) - count :]
+            need, free = sum(run.bytes for run in old), self._files.free_bytes()
+            if free < need + MERGE_LEAVES_BYTES:
+                raise StoreFullError(
+                    f"{self._files.describe()}: a merge needs {need} bytes and leaves {MERGE_LEAVES_BYTES} to the log, "
+                    f"{free} are free; free space on this file system"
+                )
             records = merged([run.read(bytes_at_once=MERGE_READ_BYTES) for run in old])
-            run = self._written(self._between(_living(records) if count == len(runs) else records))
+            run = self._written(self._until_ended(_living(records) if count == len(runs) else records))
             with self.lock:
-                now = self._layers
-                kept, newer = runs[: len(runs) - count], now.runs[len(runs) :]
-                self._layers = Layers((*kept, *newer) if run is None else (*kept, run, *newer), now.frozen)
+                now = self._layers.runs
+                self._layers = Layers(
+                    (*runs[: len(runs) - count], *(() if run is None else (run,)), *now[len(runs) :]),
+                    self._layers.frozen,
+                )
+                if self._mark is not None:  # it has all old runs: each of them was there when it began
+                    self._mark = self._mark[0] - count + (run is not None), self._mark[1]
                 self._replaced += old
             give_back()
             return True
 
-    def _between(self, records: Iterator[RecordColumns]) -> Iterator[RecordColumns]:
+    def end_merges(self) -> None:
+        """Ends the merge that is under way at its next step, and any later one: the store closes."""
+        self._merges = False
+
+    def _until_ended(self, records: Iterator[RecordColumns]) -> Iterator[RecordColumns]:
         for some in records:
+            if not self._merges:
+                raise ClosedError
             yield some
-            self._write()
 
     def names(self) -> list[str]:
         """The files that count now, oldest first, for a checkpoint to list: up to its mark, all without one. `write`
@@ -185,7 +205,7 @@ class Tiers:
 
     def remove_leftovers(self) -> None:
         """Removes files of runs that neither count nor are needed by the last checkpoint. Failures are ignored."""
-        with self._writing:
+        with self._merging, self._writing:
             kept = {run.name for run in (*self._layers.runs, *self._replaced)} | set(self._listed)
             for name in self._files.names():
                 if self._number_of(name) is not None and name not in kept:
@@ -193,7 +213,7 @@ class Tiers:
 
     def check(self) -> Iterator[str]:
         """Reads every byte of every run that counts again: each damage in words, naming file and byte."""
-        with self._writing:
+        with self._merging:  # so no run is removed meanwhile
             for run in self.layers.runs:
                 try:
                     Run(self._files, run.name, store=self._store).close()
@@ -203,7 +223,7 @@ class Tiers:
 
     def close(self) -> None:
         """Closes the descriptors; writes nothing."""
-        with self._writing, self.lock:
+        with self._merging, self._writing, self.lock:
             self._closed = True
             for run in (*self._layers.runs, *self._replaced):
                 run.close()
@@ -219,8 +239,9 @@ class Tiers:
         """Makes a run of these records; returns None without records."""
         if self._closed:
             raise ClosedError
-        number = self._next
-        self._next += 1
+        with self.lock:
+            number = self._next
+            self._next += 1
         writer = RunWriter(self._files, store=self._store, number=number, family=self._family)
         try:
             for some in records:

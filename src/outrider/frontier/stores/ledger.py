@@ -176,10 +176,15 @@ class Ledger:
         """Makes one run of the newest ones where four or more have about the same size; False when there was nothing to
         do.
 
-        For the thread that writes, in a loop, and not while a checkpoint is made. Raises StoreFullError,
-        StoreFailedError and DamagedStoreError; then the old runs count as before.
+        For a thread of its own, in a loop. Other threads write frozen pieces, and begin and end checkpoints meanwhile.
+        Raises StoreFullError, StoreFailedError, DamagedStoreError, and ClosedError after `end_merges`; then the old
+        runs count as before.
         """
         return self._tiers.merge()
+
+    def end_merges(self) -> None:
+        """Ends the current merge at its next step, and allows no further one: the store closes."""
+        self._tiers.end_merges()
 
     def names(self) -> list[str]:
         """The runs for the checkpoint to list: those that count now, or did when it began (`freeze`)."""
