@@ -60,7 +60,7 @@ def tables(queues: Sequence[int] = (), urls: int | None = None) -> list[Table]:
         *("checkpoint s", "stop s", "file MB", "kept s", "kept/scan"),
     )
     notes = (
-        "CPU seconds. After a kill: the opening, and the most memory of its process; all slots: reading all URLs later, which calls do bit by bit.",
+        "CPU seconds. After a kill: the opening, and its most memory; all slots: reading all URLs later.",
         "checkpoint: one without calls since the last one; stop: the same, and the kept schedule of file MB.",
         f"Each opening: the middle one of {TURNS} readings in turns, without the bookings of hosts.",
     )
@@ -164,7 +164,7 @@ def _read(path: Path) -> None:
     _, restored, log, note = read_store(
         files, manifest, scratch=Directory(path / "scratch"), now=STARTED_AT, memory_bytes=MEMORY_BYTES
     )
-    seconds, peak = time.process_time() - began, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
+    seconds, peak = time.process_time() - began, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
     assert not note, note
     how = "scanned" if restored.urls.scanned else "kept"
     if restored.urls.unread is not None:
