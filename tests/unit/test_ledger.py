@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -23,12 +25,15 @@ from outrider.limits import (
     MERGE_LEAVES_BYTES,
     RUN_BLOCK_ROWS,
     RUN_BODY_BYTES_MAX,
+    RUN_ROWS_SMALL,
+    RUNS_PER_MERGE,
 )
 from outrider.sim.disk import FaultyFiles
 from outrider.storage import record_columns
 from outrider.storage.files import Files
 from outrider.storage.record_columns import RecordColumns
 from outrider.storage.runs import RunWriter, run_name
+from outrider.storage.tiers import due
 
 STORE = b"ledger-of-a-test"
 QUEUED, DONE = 1, 5
@@ -344,7 +349,7 @@ def test_a_merge_of_all_runs_drops_deleted_records() -> None:
 
 def test_a_larger_older_run_is_left_alone() -> None:
     ledger = Ledger.open(FaultyFiles(), store=STORE, names=[])
-    ledger.append(simple(range(5000)))
+    ledger.append(simple(range(30_000)))
     names = round_trip(ledger)
     for number in range(4):
         ledger.append_heads(heads_of([key_of(number)], order=number + 1))
@@ -352,7 +357,7 @@ def test_a_larger_older_run_is_left_alone() -> None:
     assert ledger.merge()
     assert not ledger.merge()
     assert [*names, run_name(5)] == ledger.names()
-    assert 5000 == len(content(ledger))
+    assert 30_000 == len(content(ledger))
 
 
 def four_runs(files: FaultyFiles, rows: int = 5_000) -> Ledger:
@@ -451,6 +456,40 @@ def test_a_merge_during_a_checkpoint_leaves_younger_runs_alone() -> None:
     assert {3} == {order for order, _ in content(Ledger.open(files, store=STORE, names=listed)).values()}
     orders = [order for order, _ in content(ledger).values()]
     assert (50, 4_950) == (orders.count(22), orders.count(3))
+
+
+@dataclass
+class Rows:
+    rows: int
+
+
+@given(st.lists(st.integers(RUN_ROWS_SMALL, 3_000_000), max_size=120), st.booleans())
+def test_a_record_is_merged_a_logarithm_of_times_and_few_runs_remain(sizes: list[int], even: bool) -> None:
+    """Each merge doubles the run of a record at least."""
+    runs: list[Rows] = []
+    written = total = 0
+    for size in [max(sizes, default=1)] * len(sizes) if even else sizes:
+        runs.append(Rows(size))
+        total += size
+        while count := due(runs):
+            old = runs[len(runs) - count :]
+            made = sum(run.rows for run in old)
+            assert count >= RUNS_PER_MERGE
+            assert made >= 2 * max(run.rows for run in old)
+            written += made
+            runs[len(runs) - count :] = [Rows(made)]
+    doublings = math.log2(total / RUN_ROWS_SMALL + 2) + 1
+    assert written <= total * doublings
+    assert not even or len(runs) <= RUNS_PER_MERGE + doublings
+
+
+def test_a_large_run_is_not_merged_with_a_few_small_ones() -> None:
+    """It would be written again after each third new run."""
+    large = Rows(10_000_000)
+    assert 0 == due([large, Rows(100_000), Rows(100_000), Rows(100_000)])
+    assert 4 == due([large, *[Rows(100_000)] * 4])
+    assert 5 == due([large, Rows(4_000_000), Rows(3_000_000), Rows(2_000_000), Rows(1_000_000)])
+    assert 4 == due([Rows(5), Rows(RUN_ROWS_SMALL), Rows(1), Rows(700)]), "these count as equally large"
 
 
 def test_a_merge_waits_for_room_for_itself_and_for_the_log() -> None:

@@ -282,7 +282,7 @@ class Rounds:
         self._run_is_written(self._write_frozen)
 
     def _merge(self) -> None:
-        """In a second thread, also during rounds: merges runs of one size."""
+        """In a second thread, also during rounds: merges runs as `due` says."""
         self._run_is_written(self._merge_all)
 
     def _run_is_written(self, write: Callable[[], None]) -> None:

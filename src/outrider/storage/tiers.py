@@ -1,8 +1,8 @@
 """The layers of a ledger, oldest first: runs on disk and pieces in memory; new runs, merges and obsolete files.
 
-A run counts from the moment it is written; its file is kept until a checkpoint without it is durable. Four runs of one
-size become one. One thread at a time writes new records, and one merges runs meanwhile, also for longer than a
-checkpoint takes. Any thread may read the layers at any time.
+A run counts from the moment it is written; its file is kept until a checkpoint without it is durable. The newest runs
+become one when the largest of them is no larger than the others together. One thread at a time writes new records, and
+one merges runs meanwhile, also for longer than a checkpoint takes. Any thread may read the layers at any time.
 
 A checkpoint lists exactly the records that existed when it began: it marks them. Younger records may become runs
 before it is durable, but never together with marked ones. It does not list these runs: after a crash they are removed,
@@ -133,7 +133,7 @@ class Tiers:
             give_back()
 
     def merge(self) -> bool:
-        """Makes one run of the newest ones if enough of them have one size. Returns whether there was something to do.
+        """Makes one run of the newest ones as `due` says. Returns whether there was something to do.
 
         Other threads write new records and begin and end checkpoints meanwhile. During a checkpoint only runs that it
         marked are merged. Raises StoreFullError, StoreFailedError, DamagedStoreError, and ClosedError after
@@ -273,22 +273,19 @@ class HasRows(Protocol):
 
 
 def due(runs: Sequence[HasRows]) -> int:
-    """How many of the newest runs are to become one now: 0, or at least RUNS_PER_MERGE of the same size or smaller."""
-    tiers = [_tier(run.rows) for run in runs]
-    for tier in sorted(set(tiers)):
-        count = 0
-        while count < len(tiers) and tiers[-1 - count] <= tier:
-            count += 1
-        if count >= RUNS_PER_MERGE:
-            return count
-    return 0
+    """How many of the newest runs are to become one now: 0, or the most, at least RUNS_PER_MERGE, of which the largest
+    has no more rows than all others together.
 
-
-def _tier(rows: int) -> int:
-    tier, size = 0, RUN_ROWS_SMALL
-    while rows > size:
-        tier, size = tier + 1, size * RUNS_PER_MERGE
-    return tier
+    So each merge at least doubles the size of the run that a record is in. Of n records each is written again at most
+    log2(n / RUN_ROWS_SMALL) times, and some log2 of that number of runs remain.
+    """
+    count = total = largest = 0
+    for place, run in enumerate(reversed(runs), 1):
+        rows = max(run.rows, RUN_ROWS_SMALL)
+        total, largest = total + rows, max(largest, rows)
+        if place >= RUNS_PER_MERGE and total >= 2 * largest:
+            count = place
+    return count
 
 
 def _living(records: Iterator[RecordColumns]) -> Iterator[RecordColumns]:

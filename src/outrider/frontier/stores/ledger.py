@@ -173,7 +173,7 @@ class Ledger:
         self._tiers.write(only_marked=for_checkpoint)
 
     def merge(self) -> bool:
-        """Makes one run of the newest ones where four or more have about the same size; False when there was nothing to
+        """Makes one run of the newest ones as `outrider.storage.tiers.due` says. Returns whether there was something to
         do.
 
         For a thread of its own, in a loop. Other threads write frozen pieces, and begin and end checkpoints meanwhile.

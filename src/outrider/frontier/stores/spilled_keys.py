@@ -1,10 +1,10 @@
 """Seen keys beyond the memory for them: exact, with most of the keys on disk.
 
-The newest keys are in a set in memory. When it is full, it is written as a run of sorted keys; runs of one size are
-merged. A filter in front has every key of the runs: a key that it does not have is new, without a read. The runs decide
-about all other keys, and read one page for each. Writing, merging and making larger parts of the filter are divided
-into steps, a few with each addition, so no call waits for all of it. A merge waits while a full set is written or the
-filter grows: it may take longer than the set in memory needs to become full again.
+The newest keys are in a set in memory. When it is full, it is written as a run of sorted keys; runs are merged as those
+of the ledger. A filter in front has every key of the runs: a key that it does not have is new, without a read. The runs
+decide about all other keys, and read one page for each. Writing, merging and making larger parts of the filter are
+divided into steps, a few with each addition, so no call waits for all of it. A merge waits while a full set is written
+or the filter grows: it may take longer than the set in memory needs to become full again.
 """
 
 from __future__ import annotations
