@@ -25,8 +25,9 @@ from outrider.sim.disk import CrashDisk, FaultyFiles
 STEPS = 60
 KINDS = (
     *("log alone", "checkpoints", "checkpoints all the time", "tails on disk", "power cuts", "shared clocks"),
-    *("hosts on disk", "seen keys on disk", "all on disk"),
+    *("hosts on disk", "seen keys on disk", "all on disk", "shared clocks on disk"),
 )
+HOSTS_ON_DISK = ("hosts on disk", "all on disk", "shared clocks on disk")
 COMPARED = range(6)
 FAILED_ONCE = (
     *(("checkpoints", 100_775), ("checkpoints", 100_783), ("checkpoints", 200_049), ("checkpoints", 200_462)),
@@ -40,16 +41,16 @@ def kind(request, monkeypatch):
     """The load of the disk: no checkpoint at all, some, one after the other; long queues on disk; power cuts; hosts
     that become cold whenever they have no URLs or few, and return; seen keys that are written to disk three at a time.
 
-    Shared clocks: hosts are grouped by addresses that errands find."""
+    Shared clocks: hosts are grouped by addresses that errands find. On disk are then hosts without one."""
     if request.param == "log alone":
         set_limits(monkeypatch, KEPT_URLS_MIN=1 << 40)
-    if request.param in ("checkpoints all the time", "power cuts", "hosts on disk", "all on disk"):
+    if request.param in ("checkpoints all the time", "power cuts", *HOSTS_ON_DISK):
         set_limits(monkeypatch, LOG_BYTES_BEFORE_CHECKPOINT=4_000)
         monkeypatch.setattr(
             "outrider.engine.rounds.COPY_ROWS", {0: 1, 1: 2, 2: 2, 3: 3, 4: 7, 5: 1, 7: 2, 8: 2, 9: 1, 10: 1, 11: 1}
         )
         set_limits(monkeypatch, CHECKPOINT_STEP_BYTES=1)
-    if request.param in ("hosts on disk", "all on disk"):
+    if request.param in HOSTS_ON_DISK:
         # Hosts whose key spans other hosts stay in memory, and so do hosts of which something was deleted.
         monkeypatch.setattr("model.histories.HOSTS", [f"h{number}.com" for number in range(9)])
         monkeypatch.setattr("model.histories.KEYS", [None] * 14 + ["k"])
@@ -70,7 +71,7 @@ def live(seed: int, kind: str, steps: int = STEPS) -> None:
     how = {
         "disk": CrashDisk if cut else FaultyFiles,
         "checkpoints": kind != "log alone",
-        "grouped": kind == "shared clocks",
+        "grouped": kind.startswith("shared clocks"),
     }
     try:
         History(seed, steps=range(steps), **how).live()

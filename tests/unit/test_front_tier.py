@@ -13,7 +13,7 @@ from limiting import set_limits
 from model.world import START, World, cards_at_cold_hosts, hosts_go_cold, outcome, recount
 from outrider import Link
 from outrider.crawl.orders.store_repair import repair
-from outrider.errors import DamagedStoreError
+from outrider.errors import DamagedStoreError, PagesNeedErrandsError
 from outrider.frontier.stores.front_tier import FrontTier
 
 
@@ -194,7 +194,115 @@ def test_the_lowest_classes_go_first(world, monkeypatch):
     assert URLS[1::2] == sorted(urls_at_cold_hosts(world), key=URLS.index)
 
 
+# -- hosts without an address
+
+
+@pytest.fixture
+def seeking(monkeypatch):
+    """A frontier whose errands find the addresses of hosts, which share a clock per address."""
+    hosts_go_cold(monkeypatch, with_urls=True)
+    made = World(group="address", addresses="errands")
+    yield made
+    made.frontier.close()
+
+
+def visited(world: World, most: int = 100) -> tuple[list[str], list[str]]:
+    """Answers errands and visits pages until nothing is left. Returns the hosts of errands and the URLs of pages."""
+    errands, pages = [], []
+    while not world.frontier.finished():
+        leases = world.lease(most, errands=True)
+        for lease in leases:
+            if lease.kind == "address":
+                errands.append(lease.host)
+                world.report(lease.located(f"192.0.2.{len(errands) % 200}"))
+            else:
+                pages.append(lease.url)
+                world.report(outcome(lease, seconds=0.0, status=200))
+        if not leases:
+            wait = world.frontier.next_ready_seconds()
+            assert wait is not None
+            world.clock.move(max(wait, 0.001))
+        assert [] == recount(world.frontier) + world.inspect().turns.shared.problems()
+    return errands, pages
+
+
+@pytest.mark.parametrize("how", ["live", "kill", "reopen"])
+def test_hosts_that_need_an_address_go_cold_and_return_for_their_errands(seeking, how):
+    gone_cold(seeking, *URLS, "http://h0.com/2")
+    assert (12, sorted([*URLS, "http://h0.com/2"])) == (cold(seeking), urls_at_cold_hosts(seeking))
+    if how != "live":
+        getattr(seeking, how)()
+    errands, pages = visited(seeking)
+    hosts = [url.split("/")[2] for url in URLS]
+    assert (sorted(hosts), sorted([*URLS, "http://h0.com/2"])) == (sorted(errands), sorted(pages))
+    assert 0 == len(seeking.inspect().tables.cold.front)
+
+
+def test_counts_are_the_same_with_such_hosts_on_disk(monkeypatch):
+    told = []
+    for goes_cold in (False, True):
+        if goes_cold:
+            hosts_go_cold(monkeypatch, with_urls=True)
+        world = World(robots="errands", group="address", addresses="errands")
+        world.discover(*URLS)
+        world.frontier.checkpoint()
+        assert (12 if goes_cold else 0) == cold(world)
+        with pytest.raises(PagesNeedErrandsError):
+            world.frontier.lease(5)
+        counts, schedule = world.frontier.statistics(), world.frontier._schedule_counts()
+        assert (12, 12, 0.0, False) == (
+            *(counts["errands"], schedule.ready, world.ready_in(), world.frontier.finished()),
+        )
+        told.append((counts["hosts"], world.frontier.explain_idle().text))
+        world.frontier.close()
+    assert told[0] == told[1]
+
+
+def test_hosts_that_need_an_address_return_while_pages_are_always_ready(seeking):
+    """Half of the leases of a call are errands as long as hosts need one, on disk too."""
+    seeking.frontier.set_addresses({f"ready{number}.com": f"192.0.2.{number}" for number in range(60)})
+    seeking.discover(*[f"http://ready{number}.com/" for number in range(60)])
+    gone_cold(seeking, *URLS)
+    assert 12 == cold(seeking), "hosts with an address stay"
+    kinds = Counter(lease.kind for _ in range(6) for lease in seeking.lease(4, errands=True))
+    assert {"address": 12, "page": 12} == kinds
+
+
+def test_a_caller_without_errands_leaves_them_on_disk(seeking):
+    gone_cold(seeking, *URLS)
+    seeking.lease(0, errands=True)
+    seeking.discover("http://192.0.2.9/")
+    assert (["http://192.0.2.9/"], []) == (seeking.urls(9), seeking.urls(9))
+    assert 12 == cold(seeking)
+
+
+def test_hosts_of_a_group_stay_in_memory_and_others_go(monkeypatch):
+    hosts_go_cold(monkeypatch, with_urls=True)
+    world = World(group={"name": "shops", "hosts": ["a.shop.com", "b.shop.com"]})
+    gone_cold(world, "http://a.shop.com/", "http://b.shop.com/", *URLS)
+    assert (12, sorted(URLS)) == (cold(world), urls_at_cold_hosts(world))
+    assert 14 == len(drained(world))
+    world.frontier.close()
+
+
 # -- the order
+
+
+@pytest.mark.parametrize("waits", [1, 5])
+def test_no_host_waits_on_disk_for_an_address_longer_than_eight_draws_for_each_before_it(seeking, waits):
+    """New hosts of a better class need an address with each call, for ever."""
+    gone_cold(seeking, *[Link(f"http://old{number}.com/", priority=0.0) for number in range(20)])
+    draws, old = 0, 0
+    while old < 20:
+        seeking.discover(*[Link(f"http://new{draws}-{number}.com/", priority=1.0) for number in range(waits)])
+        leases = [lease for lease in seeking.lease(waits, errands=True) if lease.kind == "address"]
+        draws += len(leases)
+        old += sum("old" in lease.host for lease in leases)
+        if draws % 50 == 0:
+            seeking.frontier.checkpoint()
+        machine = seeking.inspect()
+        ready = len(machine.turns.seekers) + len(machine.tables.cold.front)
+        assert draws <= 8 * (20 + ready), f"{old} of 20 after {draws} draws"
 
 
 def test_a_better_class_on_disk_is_drawn_as_often_as_in_memory(monkeypatch):

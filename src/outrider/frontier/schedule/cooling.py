@@ -99,18 +99,19 @@ class Cooling:
             self._put_away(self._may_go_ready(rows, now)[: self._spare()], now)
 
     def _may_go_ready(self, rows: Rows, now: Instant) -> Rows:
-        """Returns the rows of ready hosts with few queued URLs, which may go cold with them. Without their rows they
-        could not wait for the clock of a group."""
-        if self._turns.shared.used or self._spare() <= 0:
+        """Returns the rows of ready hosts with few queued URLs, which may go cold with them. If errands resolve
+        addresses, these are hosts that still need one. A host of a group stays: without its row it could not wait for
+        the group's clock."""
+        if self._spare() <= 0:
             return rows[:0]
         rows = may_go_with_urls(self._tables, rows, now)
         queues = self._tables.hosts.first_queue[rows]
-        may = np.frombuffer(self._turns.ready.standing(queues), np.bool_) & ~self.front.stay(queues)
+        may = np.frombuffer(self._turns.before_first_visit.standing(queues), np.bool_) & ~self.front.stay(queues)
         return rows[may]
 
     def _spare(self) -> int:
         """How many ready hosts may leave the memory."""
-        return max(0, len(self._turns.ready) - FRONT_HOSTS_LEAST)
+        return max(0, len(self._turns.before_first_visit) - FRONT_HOSTS_LEAST)
 
     def _places(self, rows: Rows) -> _Places:
         """The place of each host in the order in which they stay: its class, and for one class its row."""
@@ -167,7 +168,9 @@ class Cooling:
             return
         several = rows[(tables.hosts.flags[rows] & np.uint16(MANY)) != 0].tolist()
         queues = np.array([queue for row in several for queue in tables.queues_of(row)], np.uint32)
-        turns.ready.withdraw(np.concatenate((tables.hosts.first_queue[rows], queues)))
+        queues = np.concatenate((tables.hosts.first_queue[rows], queues))
+        turns.ready.withdraw(queues)
+        turns.seekers.withdraw(queues)
         turns.timetable.cancel(rows)
         turns.shared.leave(rows, now)
         tables.cold.put_away(tables, rows)

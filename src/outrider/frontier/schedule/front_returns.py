@@ -2,7 +2,8 @@
 
 Of each crawl and class with such hosts, some are ready in memory. So a class has its chance in a draw if any host has a
 URL of it. In addition, every eighth draw returns the host that has waited longest on disk. So a ready queue waits at
-most eight draws for each ready queue before it, on disk or in memory.
+most eight draws for each ready queue before it, on disk or in memory. If errands resolve addresses, the draws are those
+of hosts that need one, and so are the ready queues.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ class FrontReturns:
             return _NO_QUEUES
         count, self._draws = divmod(self._draws + want, OLDEST_DRAW_EVERY)
         drawn = self._ready_oldest(crawl)[:count]
-        self._turns.ready.withdraw(drawn)
+        self._turns.before_first_visit.withdraw(drawn)
         return drawn
 
     def _ready_oldest(self, crawl: int | None) -> Rows:
@@ -103,7 +104,7 @@ class FrontReturns:
         return len(self._returned.get(key, ()))
 
     def _ready(self, queues: Rows) -> Rows:
-        return queues[np.frombuffer(self._turns.ready.standing(queues), np.bool_)]
+        return queues[np.frombuffer(self._turns.before_first_visit.standing(queues), np.bool_)]
 
     def _recall(self, key: Key, most: int) -> Rows:
         """Recalls up to `most` of the first hosts of a line, those that are still cold. Returns their queues."""

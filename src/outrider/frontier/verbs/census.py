@@ -165,17 +165,22 @@ class Census:
             if (end := min(end, tables.hosts.count)) > first:  # hosts may leave memory between two steps
                 self._count(tables, look, first, end, now, turns.shared)
                 self._note_longest(tables, look, first, end, now, closed, delay)
-        self._count_cold(tables)
         self.waits_for_group = turns.shared.waiting
         self.waits_for_address = len(turns.shared.seeking)
+        self._count_cold(tables, turns.shared)
 
-    def _count_cold(self, tables: Tables) -> None:
-        """Counts the cold hosts: a few of them may rest, since the clock was set back, and count as ready."""
-        ready, blocked = _cold_with_urls(tables)
-        self.hosts["empty"] += len(tables.cold) - ready - blocked
-        self.hosts["ready"] += ready
+    def _count_cold(self, tables: Tables, shared: GroupTurns) -> None:
+        """Counts the cold hosts. If errands resolve addresses, those with URLs need one. A few others may rest, since
+        the clock was set back, and count as ready."""
+        waiting, blocked = cold_with_urls(tables)
+        self.hosts["empty"] += len(tables.cold) - waiting - blocked
         self.hosts["blocked"] += blocked
-        self.pages += ready
+        if shared.asks:
+            self.hosts["resting"] += waiting
+            self.waits_for_address += waiting
+        else:
+            self.hosts["ready"] += waiting
+            self.pages += waiting
 
     def note_failing(self, errands: Iterable[Errand]) -> None:
         """Counts the robots.txt files among some errands whose last request failed."""
@@ -214,7 +219,7 @@ class Census:
         self.largest = sorted([*self.largest, *some], key=lambda one: -one[0])[:_LARGEST]
 
 
-def _cold_with_urls(tables: Tables) -> tuple[int, int]:
+def cold_with_urls(tables: Tables) -> tuple[int, int]:
     """Returns how many cold hosts have queued URLs of crawls that run, and of paused ones."""
     counts = [0, 0]
     for crawl, hosts in tables.cold.with_cards():
@@ -320,7 +325,7 @@ def schedule_counts(tables: Tables, turns: HostSchedule, now: Instant, paused_un
         gated = (int(np.count_nonzero(booked | elsewhere)) * len(turns.gates)) // len(some)
         resting -= (int(np.count_nonzero(booked)) * len(turns.gates)) // len(some)
     return ScheduleCounts(
-        ready=len(turns.ready) + len(turns.seekers) + _cold_with_urls(tables)[0],
+        ready=len(turns.ready) + len(turns.seekers) + cold_with_urls(tables)[0],
         resting=max(0, resting) + turns.shared.waiting,
         gated=gated,
         paused=_paused_queues(tables, turns, now),

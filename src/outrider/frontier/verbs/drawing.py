@@ -186,9 +186,7 @@ class LeaseDraw:
             drawn, self._by_key = self._by_key[:left], self._by_key[left:]
             turns.ready.withdraw(drawn)
         else:
-            if self._returns_left > 0 and self._core.front.bring(left, wish.crawl, wish.now):
-                self._returns_left -= 1
-            oldest = self._core.front.draw_oldest(left, wish.crawl)
+            oldest = _NO_ROWS if turns.shared.asks else self._returned(left)
             drawn = np.frombuffer(turns.ready.draw(left - len(oldest), wish.crawl), np.uint32)
             drawn = drawn if not len(oldest) else np.concatenate((oldest, drawn))
         if len(drawn):
@@ -202,6 +200,16 @@ class LeaseDraw:
             self._claimed = True  # the next round draws the claimed hosts, or ends the draw
         self._by_key = self._with_key()
         return _NO_ROWS
+
+    def _returned(self, most: int) -> Rows:
+        """Brings cold hosts with URLs back to the rings. Returns up to `most` queues that are due for their age."""
+        self.bring(most)
+        return self._core.front.draw_oldest(most, self._wish.crawl)
+
+    def bring(self, want: int) -> None:
+        """Brings cold hosts with URLs back to the rings before `want` of them are drawn, a few times in a call."""
+        if self._returns_left > 0 and self._core.front.bring(want, self._wish.crawl, self._wish.now):
+            self._returns_left -= 1
 
     def _visit(self, drawn: Rows) -> None:
         """Draws URLs and errands from queues."""
@@ -575,7 +583,9 @@ class LeaseDraw:
         content, its next ones are parked instead. While many of them are tried, the next ones wait."""
         most += len(self.sought)
         while (left := most - len(self.sought)) > 0 and self.refusals > 0:
-            hosts = self._turns.seekers_of(left, self._wish.crawl, self._wish.key)
+            oldest = self._returned(left) if self._wish.key is None and self._turns.shared.asks else _NO_ROWS
+            hosts = self._tables.queues.host[oldest.astype(np.intp)].tolist()
+            hosts += self._turns.seekers_of(left - len(hosts), self._wish.crawl, self._wish.key)
             if not hosts:
                 break
             found = [host for host in hosts if self._may_seek(host)]

@@ -161,8 +161,10 @@ class Leasing(Part):
     def _draw(self, drawing: LeaseDraw, wish: LeaseRequest) -> None:
         """Draws pages and errands, and hosts that need an address: some of these before the pages, the rest after."""
         if wish.errands:
-            most = self._seekers_share(min(wish.want, wish.pages_left))
-            drawing.seek(most)
+            most = min(wish.want, wish.pages_left)
+            if wish.key is None and self.turns.shared.asks:
+                drawing.bring(most)
+            drawing.seek(self._seekers_share(most))
         drawing.run()
         if wish.errands and wish.pages_left > drawing.count:
             drawing.settle()

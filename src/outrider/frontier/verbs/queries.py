@@ -17,7 +17,7 @@ from outrider.frontier.state.hosts import NONE, Rows
 from outrider.frontier.state.url_table import LEASED, QUEUED, WAITING
 from outrider.frontier.stores.ledger import Key
 from outrider.frontier.verbs import arguments, host_lists, statuses
-from outrider.frontier.verbs.census import Census, ScheduleCounts, robots_counts, schedule_counts, waits
+from outrider.frontier.verbs.census import Census, ScheduleCounts, cold_with_urls, robots_counts, schedule_counts, waits
 from outrider.frontier.verbs.closed_hours import ClosedHours
 from outrider.frontier.verbs.deciding import Core, Part
 from outrider.frontier.verbs.discovering import Discovering
@@ -91,6 +91,8 @@ class Queries(Part):
         if lined_up is None:
             lined_up = sum(map(self.turns.is_awaited, chain.from_iterable(self.turns.errands_at.values())))
         lined_up += sum(host not in open_ones for host in self.turns.shared.seeking)
+        if self.turns.shared.asks:
+            lined_up += cold_with_urls(self.tables)[0]
         closed = self.turns.closed_until
         queued = sum(not errand.token and not closed(errand) for errand in self.tables.errands.called)
         return len(self.tables.errands.open) + lined_up + queued
