@@ -1,5 +1,5 @@
-"""`drained`: hosts with one queued URL each, and one host with as many URLs, within an amount of memory, to the last
-URL.
+"""`drained`: hosts with one queued URL each, the same with an address to find for each, and one host with as many URLs,
+within an amount of memory, to the last URL.
 
     python -m bench drained [--hosts N] [--memory SIZE]
 
@@ -10,9 +10,12 @@ longest rest, so that every host is ready.
 from __future__ import annotations
 
 import argparse
+import hashlib
+import ipaddress
 import json
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -31,8 +34,10 @@ PROCESS_BYTES = 300_000_000
 DISK_BYTES_PER_URL = 500
 PAUSE = 3_600_000_000
 """Microseconds from one call of the drain to the next."""
-FETCH_SECONDS = 0.2
-KINDS = ("a host each", "one host")
+FETCH_SECONDS, DAY_SECONDS = 0.2, 86_400
+KINDS = EACH, LOCATED, _ONE = ("a host each", "a host each, addresses", "one host")
+MACHINES: dict[str, Any] = {"address": {"capacity": 2, "gap": 0.25}}
+"""The clock that hosts at one address share."""
 
 
 def tables(hosts: int | None = None, memory: int | None = None) -> list[Table]:
@@ -59,6 +64,11 @@ def tables(hosts: int | None = None, memory: int | None = None) -> list[Table]:
     return [Table("drained", "Hosts with one URL, and one host with all URLs", columns, tuple(rows), notes)]
 
 
+def _address(host: str) -> str:
+    """Returns an address of its own for each host."""
+    return str(ipaddress.IPv6Address((0x2001_0DB8 << 96) + int.from_bytes(hashlib.sha256(host.encode()).digest()[:12])))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("kind", choices=KINDS)
@@ -68,10 +78,16 @@ def main() -> None:
     parser.add_argument("answer", type=Path)
     given = parser.parse_args()
     is_confined, clock = join(), VirtualClock()
-    each = given.kind == KINDS[0]
+    each, located = given.kind != _ONE, given.kind == LOCATED
+    groups: dict[str, Any] = {"group": MACHINES} if located else {}
     before = peak = resident_bytes()
     frontier = Frontier.open(
-        given.store, clock=clock, keys=KEYS, robots="caller", settings={"memory_bytes": given.memory}
+        given.store,
+        clock=clock,
+        keys=KEYS,
+        robots="caller",
+        addresses="errands" if located else "caller",
+        settings={"memory_bytes": given.memory, **groups},
     )
     progress, began = StepProgress(f"drained, {given.kind}, new", given.urls, "URLs"), time.process_time()
     for first in range(0, given.urls, BATCH):
@@ -86,15 +102,27 @@ def main() -> None:
     drained, longest = 0, 0.0
     while True:
         begun = time.thread_time()
-        leases = frontier.lease(BATCH, per_queue=1 if each else BATCH, ttl_seconds=LEASE_SECONDS)
+        leases = frontier.lease(BATCH, per_queue=1 if each else BATCH, ttl_seconds=LEASE_SECONDS, errands=located)
         longest = max(longest, time.thread_time() - begun)
         if not len(leases):
             break
-        frontier.report(outcomes_of(leases, np.full(len(leases), FETCH_SECONDS), columns=True))
-        drained += len(leases)
+        pages = len(leases)
+        if located:
+            outcomes = [
+                lease.done(seconds=FETCH_SECONDS)
+                if lease.kind == "page"
+                else lease.located(_address(lease.host), ttl_seconds=DAY_SECONDS)
+                for lease in leases
+            ]
+            pages = sum(lease.kind == "page" for lease in leases)
+            frontier.report(outcomes)
+        else:
+            frontier.report(outcomes_of(leases, np.full(len(leases), FETCH_SECONDS), columns=True))
+        drained += pages
         clock.at += PAUSE
         peak = max(peak, resident_bytes())
-        progress.add(len(leases))
+        if pages:
+            progress.add(pages)
     answer = {
         "drained": drained,
         "new": new * 1e6,

@@ -495,6 +495,25 @@ def test_a_clock_that_jumped_while_no_process_ran_does_not_shorten_the_gap_of_a_
     assert 50 == world.ready_in()
 
 
+@pytest.mark.parametrize("pause", [60, 20], ids=["the gap was over", "the gap was not over"])
+def test_a_visit_ended_when_it_did_if_the_gap_of_its_group_was_over_before_the_clock_was_corrected(monkeypatch, pause):
+    """The time passed is known, and the clock says a second more. A later end would seem to be that of a request that
+    is not in the record."""
+    from outrider.engine import owner
+
+    world = World(group={"domain": {"gap": 50}}, delay=80)
+    world.discover("http://a.x.com/", "http://a.x.com/2")
+    world.report(world.one().done())
+    at = world.clock()
+    ended = int(world.inspect().tables.hosts.ended[0])
+    world.clock.move(pause + 1)
+    now = world.clock()
+    monkeypatch.setattr(owner, "clock_of", lambda *_, **__: (world.clock, now, now - at - 1_000_000, 0.0))
+    world.kill()
+    assert ended + (1_000_000 if pause < 50 else 0) == int(world.inspect().tables.hosts.ended[0])
+    assert [] == problems(world)
+
+
 def test_addresses_survive_a_kill_and_a_checkpoint():
     world = World(group="address", delay=1)
     world.frontier.set_addresses({"a.com": "192.0.2.1", "b.org": "192.0.2.1", "c.net": "192.0.2.3"})
