@@ -114,6 +114,7 @@ def test_on_a_full_disk_merges_of_seen_keys_wait_while_leases_and_reports_contin
 def test_a_call_that_a_full_disk_refuses_gives_up_a_merge_of_seen_keys(monkeypatch):
     """Else the half of a large merge could have all the room, and no addition would continue it."""
     keys_go_to_disk(monkeypatch)
+    set_limits(monkeypatch, MERGE_LEAVES_BYTES=0)
     world = World(disk=CrashDisk(capacity_bytes=CAPACITY), delay=0, delay_factor=0)
     for turn, count in enumerate((1_000, 1_000, 1_000, 2)):
         assert {"new"} == set(world.discover(*[f"http://h{n}.com/{turn}" for n in range(count)]))

@@ -21,8 +21,8 @@ from outrider.sim.disk import FaultyFiles
 
 DISK_CALLS = ("open", "names", "rename", "remove", "sync_directory", "_write", "_truncate", "_sync", "_read")
 SHARED = ("rounds.py", "tiers.py", "failure.py")
-LOCKS = ("_append_lock", "_sync_lock", "lock", "_merging", "_writing", "_lock")
 """Files of which a background thread stops at every line."""
+LOCKS = ("_append_lock", "_sync_lock", "lock", "_merging", "_writing", "_lock")
 PACES = {"never": (0.0, 0), "slowly": (0.1, 2), "evenly": (0.3, 8), "in bursts": (0.03, 400), "at once": (1.0, 10_000)}
 """How often the caller's thread lets background threads run, and for how many steps at most."""
 CALLS_AT_ONE_PACE = 150

@@ -268,12 +268,52 @@ def test_hosts_that_need_an_address_return_while_pages_are_always_ready(seeking)
     assert {"address": 12, "page": 12} == kinds
 
 
-def test_a_caller_without_errands_leaves_them_on_disk(seeking):
+def test_a_caller_without_errands_brings_few_of_them_back(seeking, monkeypatch):
+    """These wait in memory for their errands."""
+    set_limits(monkeypatch, OLDEST_DRAW_EVERY=1_000)
     gone_cold(seeking, *URLS)
-    seeking.lease(0, errands=True)
     seeking.discover("http://192.0.2.9/")
-    assert (["http://192.0.2.9/"], []) == (seeking.urls(9), seeking.urls(9))
-    assert 12 == cold(seeking)
+    assert (["http://192.0.2.9/"], []) == (seeking.urls(1), seeking.urls(1))
+    left = cold(seeking)
+    assert left >= 6
+    assert ([], left) == (seeking.urls(1), cold(seeking))
+
+
+@pytest.mark.parametrize("again", [Link("http://h{}.com/x", crawl="b"), Link("http://h{}.com/x", key="h{}.com")])
+def test_a_host_that_returns_for_its_age_gets_one_errand_though_it_has_several_queues(seeking, again):
+    gone_cold(seeking, *[f"http://h{number}.com/" for number in range(30)])
+    found = [lease.host for lease in seeking.lease(8, errands=True)]
+    seeking.discover(
+        *[
+            Link(again.url.format(number), crawl=again.crawl, key=again.key and again.key.format(number))
+            for number in range(30)
+        ]
+    )
+    found += [lease.host for lease in seeking.lease(30, errands=True)]
+    found += [lease.host for lease in seeking.lease(30, errands=True)]
+    assert sorted(f"h{number}.com" for number in range(30)) == sorted(found)
+
+
+def test_hosts_that_went_cold_before_addresses_were_needed_return_to_callers_without_errands(monkeypatch):
+    hosts_go_cold(monkeypatch, with_urls=True)
+    world = World()
+    gone_cold(world, *[f"http://192.0.2.{number}/" for number in range(20)])
+    world.addresses = "errands"
+    world.reopen(group="address")
+    assert 20 == cold(world)
+    found: list[str] = []
+    while urls := world.urls(1):
+        found += urls
+        assert len(world.inspect().turns.ready) <= 8, "they return as they are visited"
+    assert (20, []) == (len(set(found)), recount(world.frontier))
+    world.frontier.close()
+
+
+def test_lists_of_hosts_and_counts_agree(seeking):
+    gone_cold(seeking, *URLS)
+    page = seeking.frontier.hosts(limit=50)
+    states = Counter(host.state for host in page)
+    assert ({"resting": 12}, 12, 0) == (states, *map(seeking.frontier.statistics()["hosts"].get, ("resting", "ready")))
 
 
 def test_hosts_of_a_group_stay_in_memory_and_others_go(monkeypatch):

@@ -22,6 +22,7 @@ from outrider.kernels.card_layout import HEAD, Heads
 from outrider.limits import (
     MEMTABLE_APPENDS_JOINED,
     MEMTABLE_CHUNK_ROWS,
+    MERGE_GROWTH_SHARE,
     MERGE_LEAVES_BYTES,
     RUN_BLOCK_ROWS,
     RUN_BODY_BYTES_MAX,
@@ -460,7 +461,13 @@ def test_a_merge_during_a_checkpoint_leaves_younger_runs_alone() -> None:
 
 @dataclass
 class Rows:
+    """A run with a byte for each row."""
+
     rows: int
+
+    @property
+    def bytes(self) -> int:
+        return self.rows
 
 
 @given(st.lists(st.integers(RUN_ROWS_SMALL, 3_000_000), max_size=120), st.booleans())
@@ -492,17 +499,56 @@ def test_a_large_run_is_not_merged_with_a_few_small_ones() -> None:
     assert 4 == due([Rows(5), Rows(RUN_ROWS_SMALL), Rows(1), Rows(700)]), "these count as equally large"
 
 
-def test_a_merge_waits_for_room_for_itself_and_for_the_log() -> None:
+def test_a_merge_waits_for_room_for_itself_the_log_and_a_checkpoint() -> None:
     files = FaultyFiles()
     ledger = four_runs(files)
     size = ledger.statistics().bytes
-    files.capacity_bytes = files.used_bytes() + size + MERGE_LEAVES_BYTES - 1
-    with pytest.raises(StoreFullError, match=f"needs {size} bytes"):
-        ledger.merge()
+    need = size + size // MERGE_GROWTH_SHARE + MERGE_LEAVES_BYTES + 1_000
+    files.capacity_bytes = files.used_bytes() + need - 100
+    with pytest.raises(StoreFullError, match="too few for a merge"):
+        ledger.merge(leaves_bytes=1_000)
     assert 4 == ledger.statistics().runs
-    files.capacity_bytes += 1
-    assert ledger.merge()
+    files.capacity_bytes += 200
+    assert ledger.merge(leaves_bytes=1_000)
     assert 5_000 == len(content(ledger))
+
+
+def test_small_runs_are_merged_though_there_is_no_room_to_merge_large_ones() -> None:
+    large = [Rows(rows * 1_000_000) for rows in (10, 6, 3, 2)]
+    runs, most = list(large), 0
+    for _ in range(1_000):
+        runs.append(Rows(50_000))
+        while count := due(runs, bytes_max=15_000_000):
+            runs[len(runs) - count :] = [Rows(sum(run.rows for run in runs[len(runs) - count :]))]
+        most = max(most, len(runs))
+    assert most < 25
+
+
+def test_a_run_that_no_checkpoint_lists_leaves_no_file_when_it_is_merged() -> None:
+    files = FaultyFiles()
+    ledger = four_runs(files)
+    listed = ledger.names()
+    for number in range(4):
+        ledger.append(simple(range(10), order=10 + number))
+        ledger.freeze()
+        ledger.write_frozen()
+    assert ledger.merge()
+    assert [*listed, run_name(8)] == files.names()
+    assert content(ledger) == content(Ledger.open(files, store=STORE, names=files.names()))
+
+
+def test_a_merge_gives_its_room_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next attempt begins anew."""
+    files = FaultyFiles()
+    ledger = four_runs(files, 40_000)
+    before = files.names()
+    with monkeypatch.context() as patch:
+        during_merge(patch, ledger.give_room)
+        with pytest.raises(StoreFullError, match="needed its room"):
+            ledger.merge()
+    assert before == files.names()
+    assert ledger.merge()
+    assert 40_000 == len(content(ledger))
 
 
 def test_a_merge_ends_at_its_next_step_when_the_store_closes(monkeypatch: pytest.MonkeyPatch) -> None:

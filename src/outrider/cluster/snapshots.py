@@ -156,7 +156,7 @@ def upload(
                 found = SnapshotFile(name, f"{_FILES}{counting.epoch:016x}/{start_lsn:016x}/{name}", size, crc)
                 objects.put(found.object, _pieces(files, name))
         except FileNotFoundError:
-            return None  # a merge has replaced the run
+            return None  # a newer checkpoint does not list the run
         listed.append(found)
     snapshot = Snapshot(
         kept_after, counting.position, counting.epoch, counting.lsn, counting.crc, counting.closed, listed

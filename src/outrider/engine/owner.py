@@ -1245,6 +1245,7 @@ class Frontier:
                 raise
             except StoreFullError:
                 self._machine.tables.urls.seen.give_room()
+                self._rounds.give_room()
                 raise
             except BaseException as error:
                 # Perhaps half applied: only a replay can find out. The next caller must open the store again.

@@ -2,8 +2,8 @@
 
 Another thread writes the new records of the ledger as runs, also during a checkpoint, so that they keep to their share
 of the memory. A checkpoint does not list runs of records that are younger than its beginning; the next one does. A
-third thread merges runs. No checkpoint waits for it, because a merge of gigabytes needs minutes, and the log grows
-until the next checkpoint begins.
+third thread merges runs. No checkpoint waits for it, unless a caller asks for one, because a merge of gigabytes needs
+minutes, and the log grows until the next checkpoint begins.
 """
 
 from __future__ import annotations
@@ -140,8 +140,10 @@ class Rounds:
         self._merger: threading.Thread | None = None  # merges runs
         self._cooled = False  # enough hosts are on disk for the round that is due
         self._spilling: threading.Thread | None = None  # writes new records as runs
-        self._no_room_for_run = False  # it, or the thread that merges, found no room
+        self._no_room_for_run = False  # it found no room
         self._run_patience = 0  # bytes of log that are necessary before it is tried again
+        self._no_room_for_merge = False  # the same for merges
+        self._merge_patience = 0
         self._new_bytes = 0  # of the records in memory that are not frozen, by the time of the last step
         self._added_bytes = 0  # of new records since a call last waited for the thread that writes them
 
@@ -151,7 +153,7 @@ class Rounds:
         if self._failure.error is not None or self._ended():
             return
         if self.finisher is None and self.under_way is None:
-            if self._unmerged and self._merger is None and self._log.bytes_after(self.covered) > self._run_patience:
+            if self._unmerged and self._merger is None and self._log.bytes_after(self.covered) > self._merge_patience:
                 self._unmerged = False
                 self._merger = self._beside(self._merge)
             if self._is_due():
@@ -222,8 +224,11 @@ class Rounds:
         if self._merger is not None and not self._merger.is_alive():
             self._merger = None
         if self._no_room_for_run:
-            self._no_room_for_run, self._unmerged = False, True
+            self._no_room_for_run = False
             self._run_patience = self._log.bytes_after(self.covered) + ROUND_PATIENCE_BYTES
+        if self._no_room_for_merge:
+            self._no_room_for_merge, self._unmerged = False, True
+            self._merge_patience = self._log.bytes_after(self.covered) + ROUND_PATIENCE_BYTES
         if self.finisher is None or self.finisher.is_alive():
             return False
         self.finisher = None
@@ -235,7 +240,7 @@ class Rounds:
         self.number, self.covered, self.bytes = self._finished
         self._orders = self._orders_begun
         self._finished = None
-        self._patience = self._run_patience = 0
+        self._patience = self._run_patience = self._merge_patience = 0
         self._unmerged = True
         return True
 
@@ -279,19 +284,31 @@ class Rounds:
 
     def _spill(self) -> None:
         """In a second thread, also during a round. The thread that ends the round may write the same records first."""
-        self._run_is_written(self._write_frozen)
+        with self._failures_kept():
+            try:
+                self._write_frozen()
+            except StoreFullError:
+                self._no_room_for_run = True
 
     def _merge(self) -> None:
         """In a second thread, also during rounds: merges runs as `due` says."""
-        self._run_is_written(self._merge_all)
+        with self._failures_kept(), contextlib.suppress(ClosedError):
+            try:
+                self._merge_all()
+            except StoreFullError:
+                self._no_room_for_merge = True
 
-    def _run_is_written(self, write: Callable[[], None]) -> None:
+    def give_room(self) -> None:
+        """Ends the merge that is under way, whose file may have the room that the log needs. A later call tries
+        again."""
+        for part in self._machine.tables.kept_in_runs():
+            part.give_room()
+
+    @contextlib.contextmanager
+    def _failures_kept(self) -> Iterator[None]:
+        """Around what a second thread does with runs."""
         try:
-            write()
-        except StoreFullError:
-            self._no_room_for_run = True
-        except ClosedError:
-            pass  # the merge was ended
+            yield
         except Exception as error:  # noqa: BLE001 - in a thread of its own: the next caller gets it
             self._failure.stop_beside(error, "writing the ledger")
 
@@ -301,7 +318,7 @@ class Rounds:
 
     def _merge_all(self) -> None:
         for part in self._machine.tables.kept_in_runs():
-            while part.merge():
+            while part.merge(leaves_bytes=2 * self.bytes):  # or no checkpoint would remove the files of merged runs
                 pass
 
     def _copy(self, round_: Round, section: int, first: int, last: int, now: Instant) -> None:

@@ -53,7 +53,7 @@ class KeyRun:
 
     def __init__(self, files: Files, name: str, file: File, first: int, prefixes: Prints, rows: int) -> None:
         self.rows = rows
-        self.disk_bytes = len(prefixes) * PAGE_BYTES
+        self.bytes = len(prefixes) * PAGE_BYTES
         self._files = files
         self._name = name
         self._file = file

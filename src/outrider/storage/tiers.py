@@ -18,7 +18,14 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from outrider.errors import ClosedError, DamagedStoreError, ForeignStoreError, StoreFullError
-from outrider.limits import GIVE_BACK_BYTES, MERGE_LEAVES_BYTES, MERGE_READ_BYTES, RUN_ROWS_SMALL, RUNS_PER_MERGE
+from outrider.limits import (
+    GIVE_BACK_BYTES,
+    MERGE_GROWTH_SHARE,
+    MERGE_LEAVES_BYTES,
+    MERGE_READ_BYTES,
+    RUN_ROWS_SMALL,
+    RUNS_PER_MERGE,
+)
 from outrider.storage.files import Files, remove_if_possible
 from outrider.storage.heap import give_back
 from outrider.storage.record_columns import RecordColumns, merged
@@ -57,6 +64,7 @@ class Tiers:
         """The memory of the pieces that will become runs."""
         self._passed_bytes = 0  # of them, given to the writer of the current run
         self._merges = True  # until `end_merges`
+        self._gives_room = False  # the current merge is to end
         self._closed = False
         runs: list[Run] = []
         try:
@@ -132,27 +140,29 @@ class Tiers:
                 size += held.pop().nbytes
             give_back()
 
-    def merge(self) -> bool:
-        """Makes one run of the newest ones as `due` says. Returns whether there was something to do.
+    def merge(self, *, leaves_bytes: int = 0) -> bool:
+        """Makes one run of the newest ones as `due` says, as far as the free space allows. Returns whether there was
+        something to do. leaves_bytes: of the free space, in addition to MERGE_LEAVES_BYTES.
 
         Other threads write new records and begin and end checkpoints meanwhile. During a checkpoint only runs that it
         marked are merged. Raises StoreFullError, StoreFailedError, DamagedStoreError, and ClosedError after
         `end_merges`; then the old runs count as before.
         """
         with self._merging:
+            self._gives_room = False
             with self.lock:
                 whole = self._layers.runs
                 runs = whole if self._mark is None else whole[: self._mark[0]]
-            count = due(runs)
-            if not count:
+            if not due(runs):
                 return False
-            old = runs[len(runs) - count :]
-            need, free = sum(run.bytes for run in old), self._files.free_bytes()
-            if free < need + MERGE_LEAVES_BYTES:
+            free = self._files.free_bytes()
+            count = due(runs, bytes_max=mergeable_bytes(free - leaves_bytes))
+            if not count:
                 raise StoreFullError(
-                    f"{self._files.describe()}: a merge needs {need} bytes and leaves {MERGE_LEAVES_BYTES} to the log, "
-                    f"{free} are free; free space on this file system"
+                    f"{self._files.describe()}: {free} bytes are free, too few for a merge of runs, which leaves "
+                    f"{leaves_bytes + MERGE_LEAVES_BYTES} to the log; free space on this file system"
                 )
+            old = runs[len(runs) - count :]
             records = merged([run.read(bytes_at_once=MERGE_READ_BYTES) for run in old])
             run = self._written(self._until_ended(_living(records) if count == len(runs) else records))
             with self.lock:
@@ -163,9 +173,16 @@ class Tiers:
                 )
                 if self._mark is not None:  # it has all old runs: each of them was there when it began
                     self._mark = self._mark[0] - count + (run is not None), self._mark[1]
-                self._replaced += old
+                # Those that no checkpoint lists are not needed any more.
+                listed = set(self._listed)
+                self._replaced += [one for one in old if one.name in listed]
+            self._remove([one for one in old if one.name not in listed])
             give_back()
             return True
+
+    def give_room(self) -> None:
+        """Ends the current merge at its next step: its file may have the room that the log needs."""
+        self._gives_room = True
 
     def end_merges(self) -> None:
         """Ends the merge that is under way at its next step, and any later one: the store closes."""
@@ -175,6 +192,8 @@ class Tiers:
         for some in records:
             if not self._merges:
                 raise ClosedError
+            if self._gives_room:
+                raise StoreFullError(f"{self._files.describe()}: a merge ended, because a call needed its room")
             yield some
 
     def names(self) -> list[str]:
@@ -193,15 +212,19 @@ class Tiers:
         self.unmark()
         with self.lock:
             gone = [run for run in self._replaced if run.name not in self._listed]
+            self._replaced = [run for run in self._replaced if run.name in self._listed]
             unfinished = list(self._unremoved)
-        for run in gone:
-            if remove_if_possible(self._files, run.name):
-                with self.lock:
-                    self._replaced.remove(run)
+        self._remove(gone)
         for name in unfinished:
             if remove_if_possible(self._files, name):
                 with self.lock:
                     self._unremoved.remove(name)
+
+    def _remove(self, runs: Sequence[Run]) -> None:
+        """Removes the files of merged runs. Those that the disk does not remove are tried again with `settled`."""
+        left = [run for run in runs if not remove_if_possible(self._files, run.name)]
+        with self.lock:
+            self._replaced += left
 
     def remove_leftovers(self) -> None:
         """Removes files of runs that neither count nor are needed by the last checkpoint. Failures are ignored."""
@@ -266,22 +289,34 @@ class Tiers:
         return unfinished_number(name, self._family) if number is None else number
 
 
-class HasRows(Protocol):
-    """A run of any kind. rows: how many records it has."""
+class HasSize(Protocol):
+    """A run of any kind: how many records it has, and the bytes of its file."""
 
-    rows: int
+    @property
+    def rows(self) -> int: ...
+
+    @property
+    def bytes(self) -> int: ...
 
 
-def due(runs: Sequence[HasRows]) -> int:
+def mergeable_bytes(free: int) -> int:
+    """Returns how many bytes of runs may be merged with this amount of free space, which has both until the old files
+    are removed."""
+    return (free - MERGE_LEAVES_BYTES) * MERGE_GROWTH_SHARE // (MERGE_GROWTH_SHARE + 1)
+
+
+def due(runs: Sequence[HasSize], *, bytes_max: int | None = None) -> int:
     """How many of the newest runs are to become one now: 0, or the most, at least RUNS_PER_MERGE, of which the largest
-    has no more rows than all others together.
+    has no more rows than all others together. bytes_max: for their files together, None: any.
 
-    So each merge at least doubles the size of the run that a record is in. Of n records each is written again at most
-    log2(n / RUN_ROWS_SMALL) times, and some log2 of that number of runs remain.
+    So each merge doubles the rows of the run that a record is in, as long as runs have different keys. Of n such
+    records each is written again at most log2(n / RUN_ROWS_SMALL) times, and some log2 of that number of runs remain.
     """
-    count = total = largest = 0
+    count = total = largest = size = 0
     for place, run in enumerate(reversed(runs), 1):
-        rows = max(run.rows, RUN_ROWS_SMALL)
+        rows, size = max(run.rows, RUN_ROWS_SMALL), size + run.bytes
+        if bytes_max is not None and size > bytes_max:
+            break
         total, largest = total + rows, max(largest, rows)
         if place >= RUNS_PER_MERGE and total >= 2 * largest:
             count = place

@@ -2,8 +2,8 @@
 
 Of each crawl and class with such hosts, some are ready in memory. So a class has its chance in a draw if any host has a
 URL of it. In addition, every eighth draw returns the host that has waited longest on disk. So a ready queue waits at
-most eight draws for each ready queue before it, on disk or in memory. If errands resolve addresses, the draws are those
-of hosts that need one, and so are the ready queues.
+most eight draws for each ready queue before it, on disk or in memory. If errands resolve addresses, most of these hosts
+need one: then they are in the rings of such hosts, and the draws of errands return every eighth of them by its age.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from outrider import kernels
 from outrider.clock import Instant
 from outrider.frontier.schedule.host_schedule import HostSchedule
 from outrider.frontier.state.crawls import CrawlState
@@ -27,10 +28,10 @@ class FrontReturns:
         self._tables, self._turns, self._hosts_max = tables, turns, hosts_max
         self._returned: dict[Key, Rows] = {}  # by line: queues that returned and were still ready at the last call
         self._oldest = _NO_QUEUES  # queues that returned because they waited longest, in this order
-        self._draws = 0  # since the last one of them was drawn
+        self._draws = {id(turns.ready): 0, id(turns.seekers): 0}  # of each ring, since the last one of them was drawn
 
     def next(self, now: Instant) -> Instant | None:
-        """The first instant at which a cold host has a URL to lease, None without one."""
+        """The first instant at which a cold host has a URL or its errand to lease, None without one."""
         if self._is_full():
             return None
         rest_until = self._tables.cold.floor_first_end()
@@ -82,14 +83,15 @@ class FrontReturns:
             self._tables.changed += others
         return came
 
-    def draw_oldest(self, want: int, crawl: int | None) -> Rows:
-        """Removes from the rings and returns the queues that every eighth of the next `want` draws has to return. Call
-        it after `bring`."""
+    def draw_oldest(self, want: int, crawl: int | None, ring: kernels.Ready) -> Rows:
+        """Removes from a ring and returns the queues that every eighth of its next `want` draws has to return. Call it
+        after `bring`."""
         if not len(self._oldest):
             return _NO_QUEUES
-        count, self._draws = divmod(self._draws + want, OLDEST_DRAW_EVERY)
-        drawn = self._ready_oldest(crawl)[:count]
-        self._turns.before_first_visit.withdraw(drawn)
+        count, self._draws[id(ring)] = divmod(self._draws[id(ring)] + want, OLDEST_DRAW_EVERY)
+        there = self._ready_oldest(crawl)
+        drawn = there[np.frombuffer(ring.standing(there), np.bool_)][:count]
+        ring.withdraw(drawn)
         return drawn
 
     def _ready_oldest(self, crawl: int | None) -> Rows:
@@ -104,7 +106,8 @@ class FrontReturns:
         return len(self._returned.get(key, ()))
 
     def _ready(self, queues: Rows) -> Rows:
-        return queues[np.frombuffer(self._turns.before_first_visit.standing(queues), np.bool_)]
+        ready = np.frombuffer(self._turns.ready.standing(queues), np.bool_)
+        return queues[ready | np.frombuffer(self._turns.seekers.standing(queues), np.bool_)]
 
     def _recall(self, key: Key, most: int) -> Rows:
         """Recalls up to `most` of the first hosts of a line, those that are still cold. Returns their queues."""

@@ -151,9 +151,11 @@ class HostSchedule:
         self.seekers.offer(queues, self._tables.queues.crawl[queues], classes)
         return None
 
-    def seekers_of(self, most: int, crawl: int | None, key: str | None) -> list[int]:
-        """Up to `most` hosts that need an address, each once, drawn like ready ones."""
-        hosts: dict[int, None] = {}
+    def seekers_of(self, most: int, crawl: int | None, key: str | None, oldest: Rows) -> list[int]:
+        """Up to `most` hosts that need an address, each once, drawn like ready ones. oldest: queues that are drawn
+        already, whose hosts are the first."""
+        hosts: dict[int, None] = dict.fromkeys(self._tables.queues.host[oldest].tolist())
+        self._withdraw_seekers(hosts)
         rows = self._with_key(key, crawl) if key is not None else None
         while len(hosts) < most and len(self.seekers):
             left = most - len(hosts)
@@ -164,10 +166,13 @@ class HostSchedule:
             if not len(drawn):
                 break
             hosts |= dict.fromkeys(self._tables.queues.host[drawn].tolist())
-            # A host with several queues gets one errand.
-            some = [queue for host in hosts for queue in self._tables.queues_of(host)]
-            self.seekers.withdraw(np.array(some, np.uint32))
+            self._withdraw_seekers(hosts)
         return list(hosts)
+
+    def _withdraw_seekers(self, hosts: Iterable[int]) -> None:
+        """Removes all queues of these hosts: a host with several gets one errand."""
+        some = [queue for host in hosts for queue in self._tables.queues_of(host)]
+        self.seekers.withdraw(np.array(some, np.uint32))
 
     def hold(self, until: Mapping[int, Instant], now: Instant) -> None:
         """Removes these hosts from the rings until one instant for each, or until they are touched."""

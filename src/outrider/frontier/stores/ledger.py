@@ -172,15 +172,19 @@ class Ledger:
         """
         self._tiers.write(only_marked=for_checkpoint)
 
-    def merge(self) -> bool:
+    def merge(self, *, leaves_bytes: int = 0) -> bool:
         """Makes one run of the newest ones as `outrider.storage.tiers.due` says. Returns whether there was something to
         do.
 
         For a thread of its own, in a loop. Other threads write frozen pieces, and begin and end checkpoints meanwhile.
-        Raises StoreFullError, StoreFailedError, DamagedStoreError, and ClosedError after `end_merges`; then the old
-        runs count as before.
+        leaves_bytes: how much free space a checkpoint needs. Raises StoreFullError, StoreFailedError,
+        DamagedStoreError, and ClosedError after `end_merges`; then the old runs count as before.
         """
-        return self._tiers.merge()
+        return self._tiers.merge(leaves_bytes=leaves_bytes)
+
+    def give_room(self) -> None:
+        """Ends the current merge at its next step: its file may have the room that the log needs."""
+        self._tiers.give_room()
 
     def end_merges(self) -> None:
         """Ends the current merge at its next step, and allows no further one: the store closes."""

@@ -23,7 +23,7 @@ from outrider.limits import SEEN_FRESH_KEYS_MIN, SEEN_KEY_BYTES, SEEN_STEP_KEYS,
 from outrider.storage.files import Files
 from outrider.storage.heap import give_back
 from outrider.storage.key_runs import KeyRun, KeyRunWriter, Keys, columns_of, merged_keys
-from outrider.storage.tiers import due
+from outrider.storage.tiers import due, mergeable_bytes
 
 
 class SpilledKeys:
@@ -188,6 +188,8 @@ class SpilledKeys:
     def _begun_merge(self) -> Generator[int, None, None] | None:
         """Returns a merge, None if none is due."""
         count = due(self._runs)
+        if count:
+            count = due(self._runs, bytes_max=mergeable_bytes(self._files.free_bytes()))
         return self._merge(self._runs[len(self._runs) - count :]) if count else None
 
     def _write(self, frozen: kernels.FingerprintSet) -> Generator[int, None, None]:
@@ -238,7 +240,7 @@ class SpilledKeys:
         return {
             "keys": len(self),
             "bytes": sets + filter_["filter_bytes"] + sum(run.memory_bytes for run in self._runs),
-            "disk_bytes": sum(run.disk_bytes for run in self._runs),
+            "disk_bytes": sum(run.bytes for run in self._runs),
             "runs": len(self._runs),
             **filter_,
             "looked_up": self._looked_up,

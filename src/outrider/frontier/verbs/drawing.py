@@ -16,6 +16,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from outrider import kernels
 from outrider.clock import Instant, instant
 from outrider.frontier.format.card_columns import Cards
 from outrider.frontier.format.card_records import CardRecord
@@ -186,7 +187,7 @@ class LeaseDraw:
             drawn, self._by_key = self._by_key[:left], self._by_key[left:]
             turns.ready.withdraw(drawn)
         else:
-            oldest = _NO_ROWS if turns.shared.asks else self._returned(left)
+            oldest = self._returned(left, turns.ready)
             drawn = np.frombuffer(turns.ready.draw(left - len(oldest), wish.crawl), np.uint32)
             drawn = drawn if not len(oldest) else np.concatenate((oldest, drawn))
         if len(drawn):
@@ -201,10 +202,11 @@ class LeaseDraw:
         self._by_key = self._with_key()
         return _NO_ROWS
 
-    def _returned(self, most: int) -> Rows:
-        """Brings cold hosts with URLs back to the rings. Returns up to `most` queues that are due for their age."""
+    def _returned(self, most: int, ring: kernels.Ready) -> Rows:
+        """Brings cold hosts with URLs back to the rings. Returns up to `most` queues of a ring that are due for their
+        age."""
         self.bring(most)
-        return self._core.front.draw_oldest(most, self._wish.crawl)
+        return self._core.front.draw_oldest(most, self._wish.crawl, ring)
 
     def bring(self, want: int) -> None:
         """Brings cold hosts with URLs back to the rings before `want` of them are drawn, a few times in a call."""
@@ -583,9 +585,8 @@ class LeaseDraw:
         content, its next ones are parked instead. While many of them are tried, the next ones wait."""
         most += len(self.sought)
         while (left := most - len(self.sought)) > 0 and self.refusals > 0:
-            oldest = self._returned(left) if self._wish.key is None and self._turns.shared.asks else _NO_ROWS
-            hosts = self._tables.queues.host[oldest.astype(np.intp)].tolist()
-            hosts += self._turns.seekers_of(left - len(hosts), self._wish.crawl, self._wish.key)
+            oldest = self._returned(left, self._turns.seekers) if self._wish.key is None else _NO_ROWS
+            hosts = self._turns.seekers_of(left, self._wish.crawl, self._wish.key, oldest)
             if not hosts:
                 break
             found = [host for host in hosts if self._may_seek(host)]

@@ -77,7 +77,10 @@ def list_hosts(
         for number, home in some:
             if len(found) == limit:
                 return ListPage(found, f"h{beyond:016x}")
-            found.append(_cold_status(tables, *home, now) if isinstance(home, tuple) else next(told))
+            if isinstance(home, tuple):
+                found.append(_cold_status(tables, *home, now, seeks=turns.shared.asks))
+            else:
+                found.append(next(told))
             beyond = number
         if len(some) < want:
             return ListPage(found, None)
@@ -224,8 +227,8 @@ def _listed(tables: Tables, crawl: int, wanted: int | None) -> bool:
     return tables.crawls.states[crawl] != CrawlState.DELETED and wanted in (None, crawl)
 
 
-def _cold_status(tables: Tables, told: ColdRecords, place: int, now: Instant) -> HostStatus:
-    """As `_host_status`, for a cold host, from its record."""
+def _cold_status(tables: Tables, told: ColdRecords, place: int, now: Instant, *, seeks: bool) -> HostStatus:
+    """As `_host_status`, for a cold host, from its record. seeks: whether a host with URLs needs an address."""
     head = told.heads[place]
     cells = {name: head[name].item() for name in ("ended", "gap", "reason", "answered")}
     rest_until = int(tables.cold.rest_floor(told)[place])
@@ -234,7 +237,7 @@ def _cold_status(tables: Tables, told: ColdRecords, place: int, now: Instant) ->
     state = "empty"
     if queued:
         runs = tables.crawls.states[crawl] == CrawlState.RUNNING
-        state = "blocked" if not runs else "resting" if rest_until > now else "ready"
+        state = "blocked" if not runs else "resting" if seeks or rest_until > now else "ready"
     rulebook = tables.robots.rulebook
     return status_of_host(
         tables,

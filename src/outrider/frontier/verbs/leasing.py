@@ -162,7 +162,7 @@ class Leasing(Part):
         """Draws pages and errands, and hosts that need an address: some of these before the pages, the rest after."""
         if wish.errands:
             most = min(wish.want, wish.pages_left)
-            if wish.key is None and self.turns.shared.asks:
+            if wish.key is None:
                 drawing.bring(most)
             drawing.seek(self._seekers_share(most))
         drawing.run()

@@ -273,7 +273,7 @@ class Queries(Part):
         files = yield from robots_counts(self.tables, max(now, self._core.now))
         return {
             "statistics": self._statistics(census.errands, census),
-            "front": len(self.turns.ready) + len(self.tables.cold.front),
+            "front": len(self.turns.ready) + len(self.turns.seekers) + len(self.tables.cold.front),
             "busiest": census.busiest,
             "largest": {name: count for count, name in census.largest},
             "robots_status": files.by_status,
