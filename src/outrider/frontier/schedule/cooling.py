@@ -1,6 +1,6 @@
 """Moves hosts to the disk when too many are in memory, in bounded steps before a checkpoint begins: first hosts without
-queued URLs, the least recently visited ones. If they are not enough, ready hosts with few queued URLs follow, those of
-the lowest classes, and of one class the youngest rows."""
+queued URLs, the least recently visited ones. If they are not enough, hosts with few queued URLs follow. These are ready,
+or need an address if errands resolve addresses; the lowest classes go first, and of one class the youngest rows."""
 
 from __future__ import annotations
 
@@ -34,6 +34,8 @@ class Cooling:
         self._hand: int | None = None  # the next row to look at; None between two passes
         self._cutoff: Instant = 0  # hosts that were visited later are kept
         self._bar = _NO_BAR  # hosts with queued URLs of better places are kept
+        # The hosts of these rings may go with their URLs. A host with an address may have a group, and stays.
+        self._ring = turns.seekers if turns.shared.asks else turns.ready
         self._made = 0  # rows that hosts got before the last step
         self._added = 0  # rows that they got since this pass began
         self._left = 0  # how many hosts the last pass left in memory
@@ -106,12 +108,12 @@ class Cooling:
             return rows[:0]
         rows = may_go_with_urls(self._tables, rows, now)
         queues = self._tables.hosts.first_queue[rows]
-        may = np.frombuffer(self._turns.before_first_visit.standing(queues), np.bool_) & ~self.front.stay(queues)
+        may = np.frombuffer(self._ring.standing(queues), np.bool_) & ~self.front.stay(queues)
         return rows[may]
 
     def _spare(self) -> int:
-        """How many ready hosts may leave the memory."""
-        return max(0, len(self._turns.before_first_visit) - FRONT_HOSTS_LEAST)
+        """How many of the hosts that are ready, or need an address, may leave the memory."""
+        return max(0, len(self._ring) - FRONT_HOSTS_LEAST)
 
     def _places(self, rows: Rows) -> _Places:
         """The place of each host in the order in which they stay: its class, and for one class its row."""

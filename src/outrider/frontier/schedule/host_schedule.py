@@ -54,11 +54,6 @@ class HostSchedule:
         self.runs_errands = False
         self.judges_errands = False  # whether robots.txt files also apply to errands of callers
 
-    @property
-    def before_first_visit(self) -> kernels.Ready:
-        """The rings in which a host is first: those of hosts without a known address if errands resolve addresses."""
-        return self.seekers if self.shared.asks else self.ready
-
     # -- looking at hosts ----------------------------------------------------------------------------------------------
 
     def touch(self, hosts: Iterable[npt.NDArray[np.uint32]], now: Instant) -> None:
