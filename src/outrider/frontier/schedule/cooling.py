@@ -1,6 +1,8 @@
 """Moves hosts to the disk when too many are in memory, in bounded steps before a checkpoint begins: first hosts without
-queued URLs, the least recently visited ones. If they are not enough, hosts with few queued URLs follow. These are ready,
-or need an address if errands resolve addresses; the lowest classes go first, and of one class the youngest rows."""
+queued URLs, the least recently visited ones. If they are not enough, hosts with few queued URLs follow. These are
+ready, or need an address if errands resolve addresses; the lowest classes go first, and of one class the youngest
+rows.
+"""
 
 from __future__ import annotations
 
