@@ -15,7 +15,7 @@ from model.world import World, outcome, recount, rows
 from outrider import Frontier, Link
 from outrider.engine import owner
 from outrider.engine.failure import Failure
-from outrider.errors import StoreFailedError
+from outrider.errors import StoreFailedError, StoreFullError
 from outrider.frontier.state.recovery import run_names
 from outrider.frontier.state.tables import LEASES, OWN
 from outrider.sim.disk import FaultyFiles
@@ -144,6 +144,39 @@ def test_checkpoints_begin_and_end_during_a_merge_and_the_log_stays_short(light,
         looker = Frontier.look(files)
         assert ([], urls) == (recount(looker), looker.count(state="queued"))
         looker.close()
+
+
+def test_a_run_that_finds_no_room_ends_the_merge_that_has_it(light, monkeypatch):
+    world = World()
+    merge = HeldMerge(world, monkeypatch)
+    rounds, ledger, before = world.frontier._rounds, world.inspect().tables.urls.ledger, runs(world.disk)
+    world.disk.capacity_bytes = world.disk.used_bytes() + 1_000
+    while not ledger._tiers._gives_room:
+        merge.add(100)
+        if rounds._spilling is not None:
+            rounds._spilling.join()
+    world.disk.capacity_bytes = None
+    merge.end()
+    assert (True, []) == (set(before) <= set(runs(world.disk)), recount(world.frontier)), "nothing was merged"
+
+
+def test_merges_without_room_become_rarer_and_other_ledgers_are_merged(light, monkeypatch):
+    """As with a quota, which the free space does not show."""
+    world = World()
+    tables, attempts = world.inspect().tables, []
+
+    def refused(**_):
+        attempts.append("urls")
+        raise StoreFullError("no room")
+
+    set_limits(monkeypatch, ROUND_PATIENCE_BYTES=20_000)
+    monkeypatch.setattr(tables.urls.ledger, "merge", refused)
+    monkeypatch.setattr(tables.cold.ledger, "merge", lambda **_: bool(attempts.append("hosts")))
+    world.frontier._rounds._merge_patience = 20_000
+    fill(world, 0, 6_000)
+    assert len(runs(world.disk)) > 15
+    assert attempts == ["urls", "hosts"] * (len(attempts) // 2)
+    assert 4 <= len(attempts) <= 16
 
 
 def test_closing_does_not_wait_for_the_end_of_a_merge(light, monkeypatch):

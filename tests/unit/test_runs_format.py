@@ -93,7 +93,7 @@ def test_a_run_is_drawn_as_it_is_written() -> None:
     heads["url_bytes"], heads["referrer_bytes"], heads["extra_bytes"] = [3, 2], [0, 1], [1, 0]
     first = cards = Cards(heads, b"url!" + b"xyz", np.array([0, 4, 7]))
     data = written(cards, older=first)
-    header = b"ORrun\r\n\x1a" + struct.pack("<II", 2, 0) + STORE + struct.pack("<Q", 1) + bytes(20)
+    header = b"ORrun\r\n\x1a" + struct.pack("<II", 2, 0) + STORE + struct.pack("<QQ", 1, 1) + bytes(12)
     assert header + crc(header) == data[:64]
     place, rows, heads_bytes, bodies_bytes, raw, bodies_crc, block_crc = struct.unpack_from("<7I", data, 64)
     packed_heads = data[92 : 92 + heads_bytes]

@@ -6,6 +6,7 @@ import json
 import os
 import random
 import shutil
+import struct
 
 import numpy as np
 import pytest
@@ -32,8 +33,9 @@ from outrider.storage.repair import (
     whole_frames,
     whole_ranges,
 )
-from outrider.storage.runs import Run
-from outrider.storage.sealed import check_store
+from outrider.storage.run_repair import survey_run
+from outrider.storage.runs import Run, run_name
+from outrider.storage.sealed import check_store, sealed
 
 STORE = bytes(range(16))
 FILLER = Filler(9, 1, 0, b"nothing.")
@@ -541,6 +543,43 @@ def ledger(tmp_path, monkeypatch):
     kept.close()
     files.close()
     return tmp_path / "ledger", names
+
+
+def test_runs_without_a_list_are_found_by_their_ages(tmp_path):
+    """A merge during a checkpoint gets a higher number than the run of younger records."""
+    files = Directory(tmp_path / "ledger")
+    kept = Ledger.open(files, store=STORE, names=[])
+    for order in range(1, 5):
+        kept.append(cards_of(range(ROWS), order))
+        kept.freeze()
+        kept.write_frozen()
+    kept.names()
+    kept.freeze(for_checkpoint=True)
+    kept.append(cards_of(range(100), 5))
+    kept.freeze()
+    kept.write_frozen()
+    assert kept.merge()
+    kept.close()
+    found = Survey(STORE)
+    survey_runs(files, found, None)
+    names = [run.name for run in found.runs]
+    assert ([*map(run_name, (0, 1, 2, 3, 5, 4))], []) == (names, found.losses)
+    files.close()
+    orders = list(listed(tmp_path / "ledger", names).values())
+    assert (100, ROWS - 100) == (orders.count(5), orders.count(4))
+
+
+def test_a_run_of_an_earlier_build_is_as_old_as_its_number(ledger):
+    """It had zeros in place of the age."""
+    folder, names = ledger
+    path = folder / names[1]
+    head = sealed(struct.pack("<8sI4x16sQ20x", b"ORrun\r\n\x1a", 2, STORE, 1))
+    path.write_bytes(head + path.read_bytes()[len(head) :])
+    files, losses = Directory(folder), []
+    run = Run(files, names[1], store=STORE)
+    assert (1, 1, []) == (run.age, survey_run(files, STORE, names[1], losses).age, losses)
+    run.close()
+    files.close()
 
 
 def listed(folder, names):

@@ -143,7 +143,9 @@ class Rounds:
         self._no_room_for_run = False  # it found no room
         self._run_patience = 0  # bytes of log that are necessary before it is tried again
         self._no_room_for_merge = False  # the same for merges
-        self._merge_patience = 0
+        self._merge_from = 0  # the length of the log at which they are tried again
+        self._merge_patience = ROUND_PATIENCE_BYTES  # how much later that is after the next failure
+        self._gives_room = False  # merges are to end
         self._new_bytes = 0  # of the records in memory that are not frozen, by the time of the last step
         self._added_bytes = 0  # of new records since a call last waited for the thread that writes them
 
@@ -153,8 +155,8 @@ class Rounds:
         if self._failure.error is not None or self._ended():
             return
         if self.finisher is None and self.under_way is None:
-            if self._unmerged and self._merger is None and self._log.bytes_after(self.covered) > self._merge_patience:
-                self._unmerged = False
+            if self._unmerged and self._merger is None and self._log.frame_bytes >= self._merge_from:
+                self._unmerged = self._gives_room = False
                 self._merger = self._beside(self._merge)
             if self._is_due():
                 self._cooled = self._cooled or not self._machine.core.cooling.step(now)
@@ -223,12 +225,17 @@ class Rounds:
             self._spilling, self._unmerged = None, True
         if self._merger is not None and not self._merger.is_alive():
             self._merger = None
+            if self._no_room_for_merge:
+                # A quota is not part of the free space: each attempt writes until it is used up, so they become rarer.
+                self._no_room_for_merge, self._unmerged = False, True
+                self._merge_from = self._log.frame_bytes + self._merge_patience
+                self._merge_patience *= 2
+            else:
+                self._merge_patience = ROUND_PATIENCE_BYTES
         if self._no_room_for_run:
             self._no_room_for_run = False
+            self.give_room()
             self._run_patience = self._log.bytes_after(self.covered) + ROUND_PATIENCE_BYTES
-        if self._no_room_for_merge:
-            self._no_room_for_merge, self._unmerged = False, True
-            self._merge_patience = self._log.bytes_after(self.covered) + ROUND_PATIENCE_BYTES
         if self.finisher is None or self.finisher.is_alive():
             return False
         self.finisher = None
@@ -240,7 +247,7 @@ class Rounds:
         self.number, self.covered, self.bytes = self._finished
         self._orders = self._orders_begun
         self._finished = None
-        self._patience = self._run_patience = self._merge_patience = 0
+        self._patience = self._run_patience = 0
         self._unmerged = True
         return True
 
@@ -299,14 +306,15 @@ class Rounds:
                 self._no_room_for_merge = True
 
     def give_room(self) -> None:
-        """Ends the merge that is under way, whose file may have the room that the log needs. A later call tries
+        """Ends merges that are under way: their files may have the room that the log needs. A later call tries
         again."""
+        self._gives_room = True
         for part in self._machine.tables.kept_in_runs():
             part.give_room()
 
     @contextlib.contextmanager
     def _failures_kept(self) -> Iterator[None]:
-        """Around what a second thread does with runs."""
+        """Keeps an error of a second thread for the next caller."""
         try:
             yield
         except Exception as error:  # noqa: BLE001 - in a thread of its own: the next caller gets it
@@ -317,9 +325,17 @@ class Rounds:
             part.write_frozen()
 
     def _merge_all(self) -> None:
+        """Raises StoreFullError, after all that has room."""
+        full: StoreFullError | None = None
         for part in self._machine.tables.kept_in_runs():
-            while part.merge(leaves_bytes=2 * self.bytes):  # or no checkpoint would remove the files of merged runs
-                pass
+            try:
+                # It leaves room for a checkpoint: the next one removes the files of merged runs.
+                while not self._gives_room and part.merge(leaves_bytes=2 * self.bytes):
+                    pass
+            except StoreFullError as error:
+                full = error
+        if full is not None:
+            raise full
 
     def _copy(self, round_: Round, section: int, first: int, last: int, now: Instant) -> None:
         blocks = self._machine.tables.copy(section, first, last)
@@ -351,6 +367,7 @@ class Rounds:
 
     def _try_later(self) -> None:
         """A round found no room: the log keeps everything, and when it has grown some more the next one is tried."""
+        self.give_room()
         self._patience = self._log.bytes_after(self.covered) + ROUND_PATIENCE_BYTES
 
     def _give_up(self, round_: Round) -> None:
@@ -434,6 +451,7 @@ class Rounds:
             while self._machine.core.cooling.step(now):
                 pass
             self._machine.tables.urls.ledger.freeze()
+            self._gives_room = False
             with contextlib.suppress(StoreFullError):  # the round is tried all the same
                 self._write_frozen()
                 self._merge_all()

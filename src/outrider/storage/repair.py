@@ -144,11 +144,14 @@ def survey(files: Files, store: bytes) -> Survey:
 def survey_runs(files: Files, found: Survey, names: Iterable[str] | None) -> None:
     """Reads the runs of all families to the last byte, and adds its findings.
 
-    names: the runs that the checkpoint lists, oldest first. None where that list is lost: all that are there, which
-    number in the order of writing. Raises ForeignStoreError for files of a newer format.
+    names: the runs that the checkpoint lists, oldest first. None where that list is lost: all that are there, by their
+    ages. A merged run has the age of its newest part, and a higher number. Raises ForeignStoreError for files of a
+    newer format.
     """
     listed = sorted(name for name in files.names() if family_of(name) is not None) if names is None else names
     found.runs = [survey_run(files, found.store, name, found.losses) for name in listed]
+    if names is None:
+        found.runs.sort(key=lambda run: (family_of(run.name) or "", run.age, run.name))
 
 
 # -- the manifest -----------------------------------------------------------------------------------------------------

@@ -23,9 +23,11 @@ from outrider.storage.sealed import unsealed_head
 
 @dataclass(slots=True)
 class RunFound:
-    """The whole blocks of one run. places: where they begin, with their place in the order of blocks."""
+    """The whole blocks of one run. places: where they begin, with their place in the order of blocks. age: as
+    `RunWriter` has it, the number if the header is not whole."""
 
     name: str
+    age: int = 0
     missing: bool = False
     damaged: bool = False
     places: list[tuple[int, int]] = field(default_factory=list)
@@ -68,12 +70,13 @@ class _Blocks(Run):
 
 def survey_run(files: Files, store: bytes, name: str, losses: list[Loss]) -> RunFound:
     """Reads a run to its last byte; adds each loss to `losses`. Raises ForeignStoreError for a newer format."""
-    found = RunFound(name)
+    found = RunFound(name, _number_of(name) or 0)
     try:
         file = files.open(name)
     except FileNotFoundError:
         losses.append(Loss(name, 0, 0, "the checkpoint lists this run, and it is not there"))
-        return RunFound(name, missing=True, damaged=True)
+        found.missing = found.damaged = True
+        return found
     try:
         _survey(file, files.describe(name), store, found, losses)
     finally:
@@ -125,7 +128,7 @@ def _header_is_ours(file: File, where: str, size: int, store: bytes, found: RunF
     raw = read_as_can_be(file, 0, min(layout._HEADER_BYTES, size))
     header = corrected(raw, layout._HEADER)
     if header is not None:
-        owner, number = unsealed_head(
+        owner, number, age = unsealed_head(
             header,
             layout._HEADER,
             magic=layout._HEADER_MAGIC,
@@ -138,6 +141,7 @@ def _header_is_ours(file: File, where: str, size: int, store: bytes, found: RunF
             found.damaged = True
             losses.append(Loss(found.name, 0, size, "it belongs to another store, or was renamed"))
             return False
+        found.age = age or number
     if header is None or header != raw:
         found.damaged = True
         losses.append(Loss(found.name, 0, len(raw), "the header fails its checksum", pieces=0))
@@ -254,7 +258,8 @@ def _without_body(files: Files, runs: Sequence[RunFound]) -> Keys:
 def _write(files: Files, store: bytes, found: RunFound, lost: Keys) -> None:
     number = _number_of(found.name)
     assert number is not None
-    writer = RunWriter(files, store=store, number=number, family=family_of(found.name) or LEDGER)
+    family = family_of(found.name) or LEDGER
+    writer = RunWriter(files, store=store, number=number, age=found.age, family=family)
     try:
         for some in _records_of(files, found):
             if len(lost):

@@ -45,7 +45,7 @@ dictionary per run half as long again for 3 %."""
 _FRAME: Literal[2] = 2  # ZstdCompressor.FLUSH_FRAME: each call ends its own frame
 
 _HEADER_MAGIC = b"ORrun\r\n\x1a"
-_HEADER = struct.Struct("<8sI4x16sQ20x")  # magic, format, store, number; the crc follows
+_HEADER = struct.Struct("<8sI4x16sQQ12x")  # magic, format, store, number, age; the crc follows
 _FOOTER_MARK = b"foot"
 _FOOTER = struct.Struct(
     "<4sIQQQQ16s16s"
@@ -96,8 +96,11 @@ def _number(match: re.Match[str] | None, family: str) -> int | None:
 class RunWriter:
     """Writes one run, records in the order of their keys. The run does not exist until `finish` has returned."""
 
-    def __init__(self, files: Files, *, store: bytes, number: int, family: str = LEDGER) -> None:
-        """Begins run `number`. Raises StoreFullError, StoreFailedError."""
+    def __init__(
+        self, files: Files, *, store: bytes, number: int, age: int | None = None, family: str = LEDGER
+    ) -> None:
+        """Begins run `number`. age: of a merged run, the highest age of the merged ones; None: the number. Of two runs
+        the one with the higher age has the newer records. Raises StoreFullError, StoreFailedError."""
         if len(store) != 16:
             raise ValueError(f"a store id has 16 bytes, not {len(store)}")
         self._files = files
@@ -106,7 +109,9 @@ class RunWriter:
         self._block_rows = COLD_BLOCK_ROWS if family == COLD else RUN_BLOCK_ROWS
         self._temporary = f"{family}-{number:016x}{TEMPORARY_SUFFIX}"
         self._compressor = zstd.ZstdCompressor(level=RUN_LEVEL)
-        self._buffer = bytearray(sealed(_HEADER.pack(_HEADER_MAGIC, RUN_FORMAT, store, number)))
+        self._buffer = bytearray(
+            sealed(_HEADER.pack(_HEADER_MAGIC, RUN_FORMAT, store, number, number if age is None else age))
+        )
         self._position = 0
         self._unsynced = 0
         self._pending: list[RecordColumns] = []
@@ -259,12 +264,13 @@ class Run:
             footer = file.read_at(max(self.bytes - _FOOTER_BYTES, 0), _FOOTER_BYTES)
             if self.bytes < _HEADER_BYTES + _FOOTER_BYTES or len(footer) < _FOOTER_BYTES:
                 raise DamagedStoreError(f"{where} at byte {self.bytes}: the run is cut")
-            found, named = unsealed_head(
+            found, named, age = unsealed_head(
                 header, _HEADER, magic=_HEADER_MAGIC, newest=RUN_FORMAT, where=where, file_format="run", what="run"
             )
             check_store(found, store, where)
             if named != number:
                 raise DamagedStoreError(f"{where} at byte 32 is run {named}, its name says {number}; it was renamed")
+            self.age: int = age or number  # earlier builds wrote no age, and numbered runs by age
             at = self.bytes - _FOOTER_BYTES
             mark, crc, place, blocks, self.rows, self.body_bytes, _, self._last = _FOOTER.unpack_from(footer)
             if mark != _FOOTER_MARK or not is_whole(footer, _FOOTER) or place + blocks * _INDEX.itemsize != at:

@@ -1,8 +1,9 @@
 """The layers of a ledger, oldest first: runs on disk and pieces in memory; new runs, merges and obsolete files.
 
-A run counts from the moment it is written; its file is kept until a checkpoint without it is durable. The newest runs
-become one when the largest of them is no larger than the others together. One thread at a time writes new records, and
-one merges runs meanwhile, also for longer than a checkpoint takes. Any thread may read the layers at any time.
+A run counts from the moment it is written. A replaced run that a checkpoint lists keeps its file until a checkpoint
+without it is durable; any other one loses it after the merge. The newest runs become one when the largest of them is no
+larger than the others together. One thread at a time writes new records, and one merges runs meanwhile, also for longer
+than a checkpoint takes. Any thread may read the layers at any time.
 
 A checkpoint lists exactly the records that existed when it began: it marks them. Younger records may become runs
 before it is durable, but never together with marked ones. It does not list these runs: after a crash they are removed,
@@ -164,7 +165,8 @@ class Tiers:
                 )
             old = runs[len(runs) - count :]
             records = merged([run.read(bytes_at_once=MERGE_READ_BYTES) for run in old])
-            run = self._written(self._until_ended(_living(records) if count == len(runs) else records))
+            living = _living(records) if count == len(runs) else records
+            run = self._written(self._until_ended(living), age=old[-1].age)
             with self.lock:
                 now = self._layers.runs
                 self._layers = Layers(
@@ -258,14 +260,14 @@ class Tiers:
             yield some
             self._passed_bytes += some.nbytes
 
-    def _written(self, records: Iterator[RecordColumns]) -> Run | None:
-        """Makes a run of these records; returns None without records."""
+    def _written(self, records: Iterator[RecordColumns], *, age: int | None = None) -> Run | None:
+        """Makes a run of these records; returns None without records. age: of a merged run."""
         if self._closed:
             raise ClosedError
         with self.lock:
             number = self._next
             self._next += 1
-        writer = RunWriter(self._files, store=self._store, number=number, family=self._family)
+        writer = RunWriter(self._files, store=self._store, number=number, age=age, family=self._family)
         try:
             for some in records:
                 writer.add(some)
@@ -300,14 +302,14 @@ class HasSize(Protocol):
 
 
 def mergeable_bytes(free: int) -> int:
-    """Returns how many bytes of runs may be merged with this amount of free space, which has both until the old files
-    are removed."""
+    """Returns how many bytes of runs may be merged. The new file must fit in the free space, because the old files
+    remain until it is finished."""
     return (free - MERGE_LEAVES_BYTES) * MERGE_GROWTH_SHARE // (MERGE_GROWTH_SHARE + 1)
 
 
 def due(runs: Sequence[HasSize], *, bytes_max: int | None = None) -> int:
-    """How many of the newest runs are to become one now: 0, or the most, at least RUNS_PER_MERGE, of which the largest
-    has no more rows than all others together. bytes_max: for their files together, None: any.
+    """How many of the newest runs are to become one now: as many as possible, at least RUNS_PER_MERGE, if the largest
+    of them has no more rows than the others together; otherwise 0. bytes_max: for their files together, None: any.
 
     So each merge doubles the rows of the run that a record is in, as long as runs have different keys. Of n such
     records each is written again at most log2(n / RUN_ROWS_SMALL) times, and some log2 of that number of runs remain.

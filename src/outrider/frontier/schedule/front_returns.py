@@ -3,7 +3,8 @@
 Of each crawl and class with such hosts, some are ready in memory. So a class has its chance in a draw if any host has a
 URL of it. In addition, every eighth draw returns the host that has waited longest on disk. So a ready queue waits at
 most eight draws for each ready queue before it, on disk or in memory. If errands resolve addresses, most of these hosts
-need one: then they are in the rings of such hosts, and the draws of errands return every eighth of them by its age.
+need one: then they are in the rings of such hosts, and every eighth errand for an address is for the host that has
+waited longest on disk.
 """
 
 from __future__ import annotations

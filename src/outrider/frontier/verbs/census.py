@@ -170,9 +170,10 @@ class Census:
         self._count_cold(tables, turns.shared)
 
     def _count_cold(self, tables: Tables, shared: GroupTurns) -> None:
-        """Counts the cold hosts. If errands resolve addresses, those with URLs count as hosts that need one: a few have
-        one, if they became cold under other settings. Otherwise a few rest, since the clock was set back, and count as
-        ready."""
+        """Counts the cold hosts. If errands resolve addresses, those with URLs count as hosts that need one: a few
+        already have an address, if they became cold under other settings. Otherwise a few rest, since the clock was set
+        back, and count as ready.
+        """
         waiting, blocked = cold_with_urls(tables)
         self.hosts["empty"] += len(tables.cold) - waiting - blocked
         self.hosts["blocked"] += blocked

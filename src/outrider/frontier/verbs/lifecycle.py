@@ -206,7 +206,7 @@ class Lifecycle(Part):
             # The gap of its group counts from the end of the last visit. Unless it is over, this instant moves along
             # with the clock, which is corrected by some microseconds all the time.
             gap_max = self.turns.shared.gap_max
-            late = (ended > max(0, last - gap_max)) & (last - ended + (passed or 0) < gap_max)
+            late = (ended > 0) & (last - ended + (passed or 0) < gap_max)
             since = ended + np.where(late, max(0, now - last - (passed or 0)), 0)
         changed = (until != np.maximum(old, now)) | (since != ended)
         return hosts[changed], until[changed], since[changed]
