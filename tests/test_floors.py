@@ -525,3 +525,25 @@ def test_no_function_is_longer_than_a_screen(project: Path) -> None:
         and (length := (node.end_lineno or 0) - node.lineno + 1) > FUNCTION_LINES_MAX
     ]
     assert [] == long
+
+
+def groups_repeated_possessively(tree: ast.AST) -> Iterator[str]:
+    """The patterns of a file in which a group is repeated possessively."""
+    calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call) and called(node).startswith("re."))
+    for node in (part for call in calls for part in ast.walk(call)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str | bytes):
+            text = node.value.decode("latin-1") if isinstance(node.value, bytes) else node.value
+            outside_classes = re.sub(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]", "x", text)
+            if re.search(r"\)(?:[*+?]|\{[0-9,]+\})\+", outside_classes):
+                yield text
+
+
+def test_no_group_is_repeated_possessively(project: Path) -> None:
+    """CPython before 3.11.5 then matches other texts (python/cpython#106052), and Debian 12 has 3.11.2."""
+    assert [] == [
+        (file.name, text)
+        for file in sorted((project / "src" / "outrider").rglob("*.py"))
+        for text in groups_repeated_possessively(tree_of(file))
+    ]
+    assert ["(?:a|b)*+c"] == list(groups_repeated_possessively(ast.parse("re.compile(rb'(?:a|b)*+c')")))
+    assert [] == list(groups_repeated_possessively(ast.parse("re.compile(rb'(?:a|b)*c++')")))

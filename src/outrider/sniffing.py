@@ -12,7 +12,7 @@ SNIFFED_BYTES: Final = 1_445
 MARKS: Final = (b"\xfe\xff", b"\xff\xfe", b"\xef\xbb\xbf")
 """Marks of the byte order in front of text: UTF-16 with the high byte first, with the low byte first, UTF-8."""
 _BINARY: Final = re.compile(rb"[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f]")
-_VALUES: Final = re.compile(r'(?:[^",]|"(?:[^"\\]|\\.)*+(?:"|\\?\Z))+', re.DOTALL)
+_VALUES: Final = re.compile(r'(?:[^",]|"(?:[^"\\]++|\\.)*(?:"|\\?\Z))+', re.DOTALL)
 """The values of a field, separated by commas outside of quotes ("get, decode, and split"). A quoted text without an end
 continues to the end of the field, also with a backslash there: else each quote in it is tried as a beginning."""
 _ESSENCE: Final = re.compile(r"[\t\n\r ]*+([!#$%&'*+.^_`|~0-9A-Za-z-]+/[!#$%&'*+.^_`|~0-9A-Za-z-]+)[\t\n\r ]*(?:;|\Z)")

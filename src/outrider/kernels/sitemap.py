@@ -50,13 +50,13 @@ _SHARE = re.compile(r"(?=.{1,40}\Z)(?:[0-9]+\.?[0-9]*|\.[0-9]+)")
 _REFERENCE = re.compile(r"&(?:#([0-9]{1,9})|#[xX]([0-9a-fA-F]{1,8})|([A-Za-z_][A-Za-z0-9._-]{0,40}));")
 _NAMED = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
 _NAME = re.compile(rb"[^\s/>]++")
-_TAG_END = re.compile(rb"""[^>"']*+(?:"[^"]*+"[^>"']*+|'[^']*+'[^>"']*+)*+>""")
+_TAG_END = re.compile(rb"""[^>"']*+(?:"[^"]*+"[^>"']*+|'[^']*+'[^>"']*+)*>""")
 _ATTRIBUTE = re.compile(rb"""([^\s=/"']++)(?:\s*+=\s*+(?:"([^"]*+)"|'([^']*+)'))?""")
-_SUBSET = re.compile(rb"""<!DOCTYPE[^\[>]*+(?:\[(?:[^\]"']|"[^"]*+"|'[^']*+')*+\]\s*+)?>""", re.IGNORECASE)
+_SUBSET = re.compile(rb"""<!DOCTYPE[^\[>]*+(?:\[(?:[^\]"']++|"[^"]*+"|'[^']*+')*\]\s*+)?>""", re.IGNORECASE)
 
 # An entry as nearly all are written, which is read in one step.
 _PLAIN = re.compile(
-    rb"\s*+<url>\s*+<loc>([^<&]*+(?:&amp;[^<&]*+)*+)</loc>\s*+(?:<lastmod>([^<&]*+)</lastmod>\s*+)?"
+    rb"\s*+<url>\s*+<loc>([^<&]*+(?:&amp;[^<&]*+)*)</loc>\s*+(?:<lastmod>([^<&]*+)</lastmod>\s*+)?"
     rb"(?:<changefreq>([^<&]*+)</changefreq>\s*+)?(?:<priority>([^<&]*+)</priority>\s*+)?</url>"
 )
 _ABOUT_KNOWN_MAX: Final = 4_096  # different fields of entries that are remembered: most entries share a few

@@ -16,9 +16,11 @@ _BLANKS: Final = b"\t\n\x0c\r "
 _MARKUP: Final = re.compile(
     rb"<(?:!DOCTYPE HTML|HTML|HEAD|SCRIPT|IFRAME|H1|DIV|FONT|TABLE|A|STYLE|TITLE|B|BODY|BR|P|!--)[ >]", re.IGNORECASE
 )
+# Groups are not repeated possessively: CPython before 3.11.5 then goes back into them all the same, or finds no match
+# (python/cpython#106052). Their alternatives begin with different bytes, so there is nothing else to try in them.
 _ROOT: Final = re.compile(
-    rb"(?:[\t\n\r ]++|<\?(?:[^?]|\?(?!>))*+\?>|<!--(?:[^-]|-(?!->))*+-->"
-    rb"""|<!DOCTYPE(?:[^\["'>]|"[^"]*+"|'[^']*+')*+(?:\[(?:[^\]"']|"[^"]*+"|'[^']*+')*+\][\t\n\r ]*+)?>)*+"""
+    rb"(?:[\t\n\r ]++|<\?(?:[^?]++|\?(?!>))*\?>|<!--(?:[^-]++|-(?!->))*-->"
+    rb"""|<!DOCTYPE(?:[^\["'>]++|"[^"]*+"|'[^']*+')*(?:\[(?:[^\]"']++|"[^"]*+"|'[^']*+')*\][\t\n\r ]*+)?>)*"""
     rb"<(?:[A-Za-z_][^\s/>:]*+:)?([A-Za-z_][^\s/>:]*+)"
 )
 _ROOT_BYTES: Final = 65_536

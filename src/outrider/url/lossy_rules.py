@@ -112,7 +112,7 @@ _INDEX_FILE = re.compile(
     r"(?:index|default)\.(?:s?html?|xhtml|php[3-6]?|phtml|aspx?|jsp[ax]?|jsf|cfm|cgi)", re.IGNORECASE
 ).fullmatch
 _SLASHES = re.compile(r"/{2,}")
-_WWW = re.compile(r"(?:www\.)*+").match
+_WWW = re.compile(r"(?:www\.)*").match
 _NOT_STRICT = re.compile(r"%(?![0-9A-Fa-f]{2})|[^A-Za-z0-9._~!$&'()*+,;=:@/?%-]")
 
 

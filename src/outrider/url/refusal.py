@@ -24,7 +24,7 @@ _BLANK = re.compile("[\x00-\x20]*")  # WHATWG URL 4.4: C0 controls and spaces ar
 _SKIPPED = "\t\n\r"  # and these anywhere
 _SKIPPED_CODES = [ord(character) for character in _SKIPPED]
 
-_USERINFO = re.compile(r"[\x00-\x20]*+(?:[A-Za-z][A-Za-z0-9+.\t\n\r-]*+:)?+[/\\\t\n\r]*+([^/\\?#]*)@")
+_USERINFO = re.compile(r"[\x00-\x20]*+(?:[A-Za-z][A-Za-z0-9+.\t\n\r-]*+:)?[/\\\t\n\r]*+([^/\\?#]*)@")
 
 
 class _Fault(NamedTuple):

@@ -46,7 +46,7 @@ _CLOCK: Final = re.compile(
 )
 _CLOCKS_MAX: Final = 3  # a page with more times of a day is a timetable
 _MADE: Final = {
-    word: re.compile(rb"%b(?<=\b%b)\b[^0-9\n]{0,30}[0-9]++(?:[.,][0-9]++)*+" % (word, word))
+    word: re.compile(rb"%b(?<=\b%b)\b[^0-9\n]{0,30}[0-9]++(?:[.,][0-9]++)*" % (word, word))
     for word in (
         *(b"generated", b"created", b"rendered", b"served", b"loaded", b"processed", b"executed", b"took"),
         *(b"visitor", b"visitors", b"visit number"),
@@ -54,9 +54,9 @@ _MADE: Final = {
 }
 """By the word before the time that the server needed, or before the number of visitors."""
 _SEEN: Final = (b" views", b" hits")
-# Possessive, and not from within a number: a page of digits would need minutes.
+# Possessive in the digits, and not from within a number: a page of digits would need minutes.
 _VIEWS: Final = re.compile(
-    rb"[0-9](?<![0-9].)(?<![0-9][.,].)[0-9]*+(?:[.,][0-9]++)*+(?= (?:page )?(?:views|hits)\b)", re.DOTALL
+    rb"[0-9](?<![0-9].)(?<![0-9][.,].)[0-9]*+(?:[.,][0-9]++)*(?= (?:page )?(?:views|hits)\b)", re.DOTALL
 )
 _DAYS_MIN, _DAYS_MAX = 28, 31
 _WEEKS_MAX: Final = 53

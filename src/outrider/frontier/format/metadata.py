@@ -11,7 +11,7 @@ import msgspec
 from outrider.errors import SettingsError, shown
 from outrider.limits import JSON_DEPTH_MAX, METADATA_BYTES_MAX, UNIQUE_METADATA_BYTES_MAX
 
-_LEVELS: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[][{}]', re.DOTALL)
+_LEVELS: Final = re.compile(rb'"(?:[^"\\]++|\\.)*"?|[][{}]', re.DOTALL)
 """Texts, which may contain brackets, and the brackets that open and close arrays and objects. A text without an end
 continues to the end of the octets: they may not be JSON, and no part of them is read twice."""
 
