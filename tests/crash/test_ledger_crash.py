@@ -57,7 +57,7 @@ class History:
         self.model: Content = dict(checkpointed or {})
         self.checkpointed = dict(self.model)
         self.attempted: Content | None = None
-        self.frozen: Content | None = None  # what the checkpoint has that began last
+        self.frozen: Content | None = None  # the records of the checkpoint that began last
         self.ledger = Ledger.open(disk, store=STORE, names=listed(disk))
         self.ledger.remove_leftovers()
         self.turn = max([order for order, _ in self.model.values()], default=0)
@@ -105,7 +105,7 @@ class History:
 
         def adding(writer: RunWriter, records: RecordColumns) -> None:
             add(writer, records)
-            if writers:  # those of the rounds
+            if writers:  # a round inside the merge writes this run
                 return
             writers.append(writer)
             for _ in range(halves):

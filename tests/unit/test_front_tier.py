@@ -328,23 +328,6 @@ def test_hosts_of_a_group_stay_in_memory_and_others_go(monkeypatch):
 # -- the order
 
 
-@pytest.mark.parametrize("waits", [1, 5])
-def test_no_host_waits_on_disk_for_an_address_longer_than_eight_draws_for_each_before_it(seeking, waits):
-    """New hosts of a better class need an address with each call, for ever."""
-    gone_cold(seeking, *[Link(f"http://old{number}.com/", priority=0.0) for number in range(20)])
-    draws, old = 0, 0
-    while old < 20:
-        seeking.discover(*[Link(f"http://new{draws}-{number}.com/", priority=1.0) for number in range(waits)])
-        leases = [lease for lease in seeking.lease(waits, errands=True) if lease.kind == "address"]
-        draws += len(leases)
-        old += sum("old" in lease.host for lease in leases)
-        if draws % 50 == 0:
-            seeking.frontier.checkpoint()
-        machine = seeking.inspect()
-        ready = len(machine.turns.seekers) + len(machine.tables.cold.front)
-        assert draws <= 8 * (20 + ready), f"{old} of 20 after {draws} draws"
-
-
 def test_a_better_class_on_disk_is_drawn_as_often_as_in_memory(monkeypatch):
     """In memory every eighth draw returns the oldest host. With hosts on disk another eighth returns the oldest one
     there; all other draws return a host of the best class."""
@@ -365,21 +348,24 @@ def test_a_better_class_on_disk_is_drawn_as_often_as_in_memory(monkeypatch):
 
 
 @pytest.mark.parametrize("waits", [1, 5])
-def test_no_host_on_disk_waits_more_than_eight_draws_for_each_host_before_it(monkeypatch, waits):
-    """New hosts of a better class arrive with each draw, for ever; the hosts on disk are drawn all the same."""
+@pytest.mark.parametrize("kind", ["page", "address"])
+def test_no_host_on_disk_waits_more_than_eight_draws_for_each_host_before_it(monkeypatch, kind, waits):
+    """New hosts of a better class arrive with each draw, for ever; the hosts on disk are drawn all the same. The draws
+    are those of pages, or those of errands for addresses."""
     hosts_go_cold(monkeypatch, with_urls=True)
-    world = World()
+    world = World() if kind == "page" else World(group="address", addresses="errands")
     gone_cold(world, *[Link(f"http://old{number}.com/", priority=0.0) for number in range(20)])
     draws, old = 0, 0
     while old < 20:
         world.discover(*[Link(f"http://new{draws}-{number}.com/", priority=1.0) for number in range(waits)])
-        leases = world.lease(waits)
+        leases = [lease for lease in world.lease(waits, errands=kind == "address") if lease.kind == kind]
         draws += len(leases)
-        old += sum("old" in lease.url for lease in leases)
+        old += sum("old" in lease.host for lease in leases)
         if draws % 50 == 0:
             world.frontier.checkpoint()
         machine = world.inspect()
-        ready = len(machine.turns.ready) + len(machine.tables.cold.front)
+        ring = machine.turns.ready if kind == "page" else machine.turns.seekers
+        ready = len(ring) + len(machine.tables.cold.front)
         assert draws <= 8 * (20 + ready), f"{old} of 20 after {draws} draws"
     world.frontier.close()
 

@@ -175,7 +175,7 @@ class Tiers:
                 )
                 if self._mark is not None:  # it has all old runs: each of them was there when it began
                     self._mark = self._mark[0] - count + (run is not None), self._mark[1]
-                # Those that no checkpoint lists are not needed any more.
+                # A checkpoint needs the files that it lists; the other ones are removed now.
                 listed = set(self._listed)
                 self._replaced += [one for one in old if one.name in listed]
             self._remove([one for one in old if one.name not in listed])
