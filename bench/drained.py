@@ -1,5 +1,5 @@
-"""`drained`: hosts with one queued URL each, the same with an address to find for each, and one host with as many URLs,
-within an amount of memory, to the last URL.
+"""`drained`: hosts with one queued URL each, the same with an address to find for each, the same with 50 hosts per
+domain and a clock for each domain, and one host with as many URLs, within an amount of memory, to the last URL.
 
     python -m bench drained [--hosts N] [--memory SIZE]
 
@@ -35,9 +35,11 @@ DISK_BYTES_PER_URL = 500
 PAUSE = 3_600_000_000
 """Microseconds from one call of the drain to the next."""
 FETCH_SECONDS, DAY_SECONDS = 0.2, 86_400
-KINDS = EACH, LOCATED, _ONE = ("a host each", "a host each, addresses", "one host")
+KINDS = EACH, LOCATED, GROUPED, _ONE = ("a host each", "a host each, addresses", "a host each, domains", "one host")
 MACHINES: dict[str, Any] = {"address": {"capacity": 2, "gap": 0.25}}
 """The clock that hosts at one address share."""
+DOMAINS: dict[str, Any] = {"domain": {"capacity": 1, "gap": 1.0}}
+HOSTS_PER_DOMAIN = 50
 
 
 def tables(hosts: int | None = None, memory: int | None = None) -> list[Table]:
@@ -64,6 +66,12 @@ def tables(hosts: int | None = None, memory: int | None = None) -> list[Table]:
     return [Table("drained", "Hosts with one URL, and one host with all URLs", columns, tuple(rows), notes)]
 
 
+def _urls(kind: str, rows: range, urls: int) -> list[str]:
+    if kind == GROUPED:
+        return [f"http://h{row}.d{row % (urls // HOSTS_PER_DOMAIN)}.com/" for row in rows]
+    return [url_of(row, 1 if kind == _ONE else urls) for row in rows]
+
+
 def _address(host: str) -> str:
     """Returns an address of its own for each host."""
     return str(ipaddress.IPv6Address((0x2001_0DB8 << 96) + int.from_bytes(hashlib.sha256(host.encode()).digest()[:12])))
@@ -79,7 +87,7 @@ def main() -> None:
     given = parser.parse_args()
     is_confined, clock = join(), VirtualClock()
     each, located = given.kind != _ONE, given.kind == LOCATED
-    groups: dict[str, Any] = {"group": MACHINES} if located else {}
+    groups: dict[str, Any] = {LOCATED: {"group": MACHINES}, GROUPED: {"group": DOMAINS}}.get(given.kind, {})
     before = peak = resident_bytes()
     frontier = Frontier.open(
         given.store,
@@ -92,7 +100,7 @@ def main() -> None:
     progress, began = StepProgress(f"drained, {given.kind}, new", given.urls, "URLs"), time.process_time()
     for first in range(0, given.urls, BATCH):
         rows = range(first, min(first + BATCH, given.urls))
-        frontier.discover([url_of(row, given.urls if each else 1) for row in rows])
+        frontier.discover(_urls(given.kind, rows, given.urls))
         peak = max(peak, resident_bytes())
         progress.add(len(rows))
     new = (time.process_time() - began) / given.urls

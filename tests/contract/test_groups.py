@@ -85,6 +85,23 @@ def test_a_group_waits_until_its_clock(kernel):
 
 
 @BOTH
+def test_waiting_hosts_are_counted_by_group_crawl_and_class(kernel):
+    groups = made(kernel, {0: 1, 1: 1}, {host: [0] for host in range(6)} | {6: [1]})
+    begin(groups, 0)
+    groups.admit(u32(1, 2, 3, 4, 4, 5), u8(3, 3, 7, 15, 15, 0), u32(1, 1, 1, 1, 2, 2), 0)
+    assert [5, 0] == rows(groups.waiting(u32(0, 1)))
+    asked = u32(0, 0, 0, 0, 0, 1), u32(1, 1, 1, 2, 3, 1), u8(3, 4, 15, 0, 0, 0)
+    assert [4, 2, 1, 2, 0, 0] == rows(groups.waiting_for(*asked, 9))
+    assert [3, 2, 1, 2, 0, 0] == rows(groups.waiting_for(*asked, 3))
+    with pytest.raises(ValueError, match="not defined"):
+        groups.waiting(u32(2))
+    with pytest.raises(ValueError, match="15"):
+        groups.waiting_for(u32(0), u32(0), u8(16), 1)
+    with pytest.raises(ValueError, match="make no rows"):
+        groups.waiting_for(u32(0), u32(0, 1), u8(0), 1)
+
+
+@BOTH
 def test_a_release_moves_clocks_forward_only(kernel):
     groups = made(kernel, {0: 2, 1: 1}, {1: [0, 1], 2: [0]})
     begin(groups, 1, 2)
@@ -525,6 +542,12 @@ def test_twin_and_kernel_agree_on_every_history(history):
             lambda groups: groups.waits_at(u32(*range(11))),
             lambda groups: groups.clock(u32(*defined)),
             lambda groups: groups.in_flight(u32(*defined)),
+            lambda groups: groups.waiting(u32(*defined)),
+            lambda groups: [
+                groups.waiting_for(u32(*defined), u32(*[crawl] * len(defined)), u8(*[klass] * len(defined)), 3)
+                for crawl in range(3)
+                for klass in (0, 5, 15)
+            ],
             lambda groups: [groups.claimants(crawl, 12, 0, 99) for crawl in range(3)],
         ):
             assert said(twin) == said(native)

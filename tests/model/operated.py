@@ -23,6 +23,7 @@ from model.bystander import ALL, SECOND, Judge, Request, Settings, plain
 from model.inside import inspect
 from model.interleaving import Interleaving
 from model.openings import compare_openings
+from model.url_parser import parsed
 from model.world import Clock, recount
 from outrider import Frontier, Link
 from outrider.clock import instant
@@ -479,7 +480,10 @@ class Operated:
 
     def put(self) -> None:
         state, crawl = self.rng.choice(["queued", "waiting", "done"]), self.rng.choice(["default", "other"])
-        records = [{"url": self.url(), "state": state, "crawl": crawl} for _ in range(2)]
+        # A URL with an open lease is left out: `put` would end the lease, and the judge has no rule for that.
+        leased = {parsed(request.url) for request in self.judge.open.values()}
+        urls = [url for url in (self.url(), self.url()) if parsed(url) not in leased]
+        records = [{"url": url, "state": state, "crawl": crawl} for url in urls]
         if crawl in self.judge.crawls:
             codes = self.frontier.put(records)
             self.tell(records, codes)

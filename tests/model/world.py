@@ -216,9 +216,10 @@ def cards_at_cold_hosts(tables: Tables) -> Iterator[Cards]:
 
 def hosts_go_cold(monkeypatch: Any, *, with_urls: bool = False) -> None:
     """Moves each host without URLs to disk before each checkpoint, a few rows at a step. with_urls: also ready hosts
-    with few queued URLs, of which two return at once."""
+    with few queued URLs, of which two return at once, and all but one of those that wait for a group."""
     if with_urls:
         set_limits(monkeypatch, FRONT_HOSTS_LEAST=0, FRONT_RETURNS=2, FRONT_PLACES_UNUSED_MAX=2)
+        set_limits(monkeypatch, GROUP_WAITING_MOST=1, GROUP_WAITING_LEAST=1, GROUP_WAITING_PER_TURN=0)
     set_limits(
         monkeypatch,
         HOT_HOSTS_MIN=0,

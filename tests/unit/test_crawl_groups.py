@@ -106,7 +106,7 @@ def test_a_missing_file_is_refused():
 
 
 def test_two_files_that_contradict_each_other_are_refused(file):
-    with pytest.raises(SettingsError, match="told twice"):
+    with pytest.raises(SettingsError, match="there twice"):
         CrawlOptions(group=(file, file))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from model.world import START, World, cards_at_cold_hosts, hosts_go_cold, outcom
 from outrider import Link
 from outrider.crawl.orders.store_repair import repair
 from outrider.errors import DamagedStoreError, PagesNeedErrandsError
-from outrider.frontier.stores.front_tier import FrontTier
+from outrider.frontier.stores.front_tier import NO_GROUP, FrontTier, Key, LeavingHosts
 
 
 @pytest.fixture
@@ -316,13 +317,64 @@ def test_lists_of_hosts_and_counts_agree(seeking):
     assert ({"resting": 12}, 12, 0) == (states, *map(seeking.frontier.statistics()["hosts"].get, ("resting", "ready")))
 
 
-def test_hosts_of_a_group_stay_in_memory_and_others_go(monkeypatch):
+# -- hosts of groups
+
+
+GROUP = {"name": "shops", "hosts": ["*.shop.com"], "gap": 10.0}
+SHOPS = [f"http://s{number:02}.shop.com/" for number in range(40)]
+
+
+@pytest.fixture
+def grouped(monkeypatch):
+    """A frontier in which all shops have one turn together, and a request each ten seconds."""
     hosts_go_cold(monkeypatch, with_urls=True)
-    world = World(group={"name": "shops", "hosts": ["a.shop.com", "b.shop.com"]})
-    gone_cold(world, "http://a.shop.com/", "http://b.shop.com/", *URLS)
-    assert (12, sorted(URLS)) == (cold(world), urls_at_cold_hosts(world))
-    assert 14 == len(drained(world))
-    world.frontier.close()
+    made = World(group=GROUP)
+    yield made
+    made.frontier.close()
+
+
+def at_groups(world: World) -> int:
+    """How many hosts are on disk in lines of groups."""
+    return sum(world.inspect().tables.cold.front.at_groups.values())
+
+
+def visited_in_order(world: World, most: int = 100) -> list[tuple[float, str]]:
+    """Visits everything, checks the frontier between the calls, and returns the second of each visit with its URL."""
+    found = []
+    while not world.frontier.finished():
+        leases = world.lease(most)
+        found += [((world.clock.at - START) / 1_000_000, lease.url) for lease in leases]
+        world.report(*[outcome(lease, seconds=0.0, status=200) for lease in leases])
+        assert [] == recount(world.frontier) + world.inspect().turns.shared.problems()
+        wait = world.frontier.next_ready_seconds()
+        if not leases and wait is not None:
+            world.clock.move(max(wait, 0.001))
+    return found
+
+
+@pytest.mark.parametrize("how", ["live", "kill", "reopen", "checkpoints"])
+def test_hosts_of_a_crowded_group_wait_on_disk_and_keep_its_gap(grouped, how):
+    gone_cold(grouped, *SHOPS, *URLS)
+    found: list[tuple[float, str]] = []
+    if how == "checkpoints":
+        leases = grouped.lease()
+        found = [(0.0, lease.url) for lease in leases]
+        grouped.report(*[outcome(lease, seconds=0.0, status=200) for lease in leases])
+        grouped.frontier.checkpoint()
+        grouped.frontier.checkpoint()
+        assert at_groups(grouped) >= 30
+        counts = grouped.frontier.statistics()["hosts"]
+        states = Counter(host.state for host in grouped.frontier.hosts(limit=100))
+        assert {state: counts[state] for state in states} == states
+        assert "39 of them because a group" in grouped.frontier.explain_idle().text
+    elif how != "live":
+        getattr(grouped, how)()
+    found += visited_in_order(grouped)
+    assert sorted(SHOPS + URLS) == sorted(url for _, url in found)
+    times = [second for second, url in found if "shop" in url]
+    assert [] == [pair for pair in pairwise(times) if pair[1] - pair[0] < 10.0], "the gap of the group"
+    assert times[-1] <= 10.0 * len(SHOPS) + 1.0, "the group is never idle while hosts wait for it"
+    assert (0, 0) == (len(grouped.inspect().tables.cold.front), at_groups(grouped))
 
 
 # -- the order
@@ -370,15 +422,45 @@ def test_no_host_on_disk_waits_more_than_eight_draws_for_each_host_before_it(mon
     world.frontier.close()
 
 
+@pytest.mark.parametrize("more", [1, 3])
+def test_no_host_in_the_line_of_a_group_waits_more_than_eight_turns_for_each_host_before_it(monkeypatch, more):
+    """New hosts of a better class arrive in the group with each turn, for ever."""
+    hosts_go_cold(monkeypatch, with_urls=True)
+    world = World(group={"domain": {"capacity": 1, "gap": 1.0}})
+    world.discover(*[Link(f"http://old{number}.shop.com/", priority=0.0) for number in range(20)])
+    world.frontier.checkpoint()
+    assert at_groups(world) >= 18
+    turns, old = 0, 0
+    while old < 20:
+        world.discover(*[Link(f"http://new{turns}-{number}.shop.com/", priority=1.0) for number in range(more)])
+        leases = world.lease(5)
+        assert 1 == len(leases), "a turn is never left"
+        turns += 1
+        old += "old" in leases[0].host
+        world.report(outcome(leases[0], seconds=0.0, status=200))
+        world.clock.move(1.0)
+        if turns % 10 == 0:
+            world.frontier.checkpoint()
+        machine = world.inspect()
+        assert turns <= 8 * (20 + machine.turns.shared.waiting + len(machine.tables.cold.front)), f"{old} of 20"
+        assert turns <= 8 * 20 * 3, f"{old} of 20 after {turns} turns"
+    world.frontier.close()
+
+
+def leaving(key: Key, hashes: list[int], group: int = NO_GROUP) -> LeavingHosts:
+    dtypes = (np.uint32, np.uint8, np.bool_, np.bool_, np.uint32)
+    columns = [np.full(len(hashes), value, dtype) for value, dtype in zip((*key, group), dtypes, strict=True)]
+    return LeavingHosts(*columns, np.array(hashes, np.uint64))
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 3), st.integers(0, 40)), max_size=40), st.integers(0, 99))
 def test_lines_return_each_host_once_and_those_that_wait_before_later_ones(added, seed):
     draw = np.random.default_rng(seed)
     front, waiting = FrontTier(), {}
     for crawl, klass, host in added:
-        columns = np.array([crawl], np.uint32), np.array([klass], np.uint8), np.array([host % 2 == 0])
-        front.add(*columns, np.array([host], np.uint64))
-        key = (crawl, klass, host % 2 == 0)
+        key = Key(crawl, klass, host % 2 == 0, host % 3 == 0)
+        front.add(leaving(key, [host]))
         # The model: by line, lists of hosts; the last list takes hosts until one of it returns.
         batches = waiting.setdefault(key, [])
         if not batches or batches[-1][0]:
@@ -399,7 +481,7 @@ def test_lines_return_each_host_once_and_those_that_wait_before_later_ones(added
             found += some.tolist()
             front.remove(key, len(some))
         assert [host for _, batch in batches for host in sorted(batch)] == found
-    assert (0, []) == (len(front), list(front.keys()))
+    assert (0, []) == (len(front), list(front.keys))
 
 
 def test_places_of_hosts_that_returned_are_removed(world):

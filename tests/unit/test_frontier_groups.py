@@ -671,7 +671,7 @@ def test_without_a_setting_a_frontier_has_no_groups():
         ({"address": {"capacity": 1.5}}, "capacity 1.5"),
         ({"domain": {"gap": -1}}, "gap -1"),
         ({"domain": {"gap": float("nan")}}, "gap nan"),
-        ([{"domain": {}}, {"domain": {}}], "told twice"),
+        ([{"domain": {}}, {"domain": {}}], "there twice"),
         ({"group": {"name": "a"}}, "as a table of its own"),
         (table(hosts=["a.com"], name=""), "name ''"),
         (table(), "has no members"),

@@ -252,6 +252,31 @@ impl Groups {
         Ok(bytes_of(hosts.py(), groups.map(u32::to_le_bytes)))
     }
 
+    fn waiting<'py>(&self, groups: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
+        let counts = self.defined(groups)?.into_iter().map(|group| self.kernel.waiting(group));
+        Ok(bytes_of(groups.py(), counts.map(u32::to_le_bytes)))
+    }
+
+    fn waiting_for<'py>(
+        &self,
+        groups: &Bound<'py, PyAny>,
+        crawls: &Bound<'py, PyAny>,
+        classes: &Bound<'py, PyAny>,
+        most: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let (numbers, crawls) = (self.defined(groups)?, rows(crawls, "crawls")?);
+        let (classes, most) =
+            (column::<u8>(classes, "classes")?, number::<u64>(most, "u64", "most")?);
+        same_length(("groups", numbers.len()), ("crawls", crawls.len()))?;
+        same_length(("groups", numbers.len()), ("classes", classes.len()))?;
+        at_most(&classes, kernel::CLASS_MAX, "classes")?;
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        let rows = numbers.into_iter().zip(crawls).zip(classes);
+        let counts = rows
+            .map(|((group, crawl), class)| self.kernel.waiting_for(group, crawl, class, most));
+        Ok(bytes_of(groups.py(), counts.map(u32::to_le_bytes)))
+    }
+
     fn clock<'py>(&self, groups: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
         let clocks = self.defined(groups)?.into_iter().map(|group| self.kernel.clock(group));
         Ok(bytes_of(groups.py(), clocks.map(i64::to_le_bytes)))

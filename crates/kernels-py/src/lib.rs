@@ -518,7 +518,7 @@ fn texts_of_spans<'py>(
 mod _native {
     /// Grows with each change of what a function takes or gives: `outrider.kernels` refuses a build with another number.
     #[pymodule_export]
-    const INTERFACE: u32 = 6;
+    const INTERFACE: u32 = 7;
     #[pymodule_export]
     use super::backlog::Backlog;
     #[pymodule_export]

@@ -459,6 +459,18 @@ impl Groups {
         member.waits.then_some(member.waits_at)
     }
 
+    /// How many hosts wait at the group.
+    pub fn waiting(&self, group: u32) -> u32 {
+        self.groups.get(group).waiting
+    }
+
+    /// How many hosts with at least the class wait at the group for the crawl; at most `most` are counted.
+    pub fn waiting_for(&self, group: u32, crawl: u32, class: u8, most: usize) -> u32 {
+        let line = (group, crawl, 0, 0, 0)
+            ..=(group, crawl, CLASS_MAX.saturating_sub(class), u64::MAX, u64::MAX);
+        self.lines.range(line).take(most).count() as u32
+    }
+
     /// Until when the group rests.
     pub fn clock(&self, group: u32) -> i64 {
         self.groups.get(group).clock

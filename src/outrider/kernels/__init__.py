@@ -57,7 +57,7 @@ def _plain() -> Literal["python"]:
 
 
 _OF_TWINS = ("pycurl", "turbohtml")
-_INTERFACE = 6
+_INTERFACE = 7
 """Grows with each change of the arguments or results of a native function, here and in crates/kernels-py/src/lib.rs."""
 _FUNCTIONS = (
     *("crc32c", "find_frame", "pack_frames", "scan_frames", "fingerprints", "simhash_of_text", "text_digest"),

@@ -365,6 +365,23 @@ class Groups:
         members = [self._host(host) for host in rows(hosts, "hosts")]
         return packed([NONE if member.place is None else _at(member) for member in members], "<u4")
 
+    def waiting(self, groups: Column) -> bytes:
+        """Returns how many hosts wait at each group (u32), as u32."""
+        return packed([len(self._groups[group].waiting) for group in self._defined(groups)], "<u4")
+
+    def waiting_for(self, groups: Column, crawls: Column, classes: Column, most: int) -> bytes:
+        """Returns how many hosts wait at each group (u32) for its crawl (u32) with at least its class (u8), as u32. It
+        counts at most `most` of them."""
+        numbers, of_crawls, of_classes = self._defined(groups), rows(crawls, "crawls"), classes_of(classes)
+        most = number(most, "u64", "most")
+        same_length("groups", len(numbers), "crawls", len(of_crawls))
+        same_length("groups", len(numbers), "classes", len(of_classes))
+        found = []
+        for group, crawl, klass in zip(numbers, of_crawls, of_classes, strict=True):
+            line = self._groups[group].lines.get(crawl, ())
+            found.append(min(most, sum(place[0] <= CLASS_MAX - klass for place in line)))
+        return packed(found, "<u4")
+
     def clock(self, groups: Column) -> bytes:
         """Returns the end (i64) of the rest of each group (u32). Raises ValueError for an undefined one, as below."""
         return packed([self._groups[group].clock for group in self._defined(groups)], "<i8")

@@ -92,12 +92,12 @@ def _with_table(made: Grouping, table: Mapping[str, Any], tables: set[str]) -> G
             if not isinstance(value, Mapping):
                 raise SettingsError(f"{key} {value!r:.200}: write it as a table, [{key}]")
             if key in tables:
-                raise SettingsError(f"[{key}] is told twice; say it once")
+                raise SettingsError(f"[{key}] is there twice; keep one of them")
             tables.add(key)
             _known(value, ("capacity", "gap"), f"[{key}]")
             made = _with_kind(made, key, GroupKind(_capacity(value, f"[{key}]"), _gap(value, f"[{key}]")))
         else:
-            raise SettingsError(f"{key!r:.200} is none of [domain], [address] and [[group]]")
+            raise SettingsError(f"unknown table {key!r:.200}; write [domain], [address] or [[group]]")
     return made
 
 

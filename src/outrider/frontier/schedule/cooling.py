@@ -1,19 +1,21 @@
 """Moves hosts to the disk when too many are in memory, in bounded steps before a checkpoint begins: first hosts without
-queued URLs, the least recently visited ones. If they are not enough, hosts with few queued URLs follow. These are
-ready, or need an address if errands resolve addresses; the lowest classes go first, and of one class the youngest
-rows.
+queued URLs, the least recently visited ones. If they are not enough, hosts with few queued URLs follow: first those
+that wait for a group for which others wait in memory, then hosts that are ready, need an address, or wait for a group
+with few others. Of the latter the lowest classes go first, and of one class the youngest rows.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from outrider import kernels
 from outrider.clock import Instant
 from outrider.frontier.schedule.front_returns import FrontReturns
 from outrider.frontier.schedule.host_schedule import HostSchedule
 from outrider.frontier.state.cold import EXTRA_BYTES_MAX, cells_bytes, may_go, may_go_with_urls
 from outrider.frontier.state.hosts import MANY, ROBOTS, Rows
 from outrider.frontier.state.tables import Tables
+from outrider.frontier.stores.front_tier import NO_GROUP
 from outrider.limits import (
     COLD_ROWS_PER_NEW_HOST,
     COLD_SAMPLE_ROWS,
@@ -33,11 +35,11 @@ class Cooling:
         self._turns = turns
         self.front = front
         self._hot_max = hot_max
+        self._rings = turns.ready, turns.seekers
         self._hand: int | None = None  # the next row to look at; None between two passes
         self._cutoff: Instant = 0  # hosts that were visited later are kept
         self._bar = _NO_BAR  # hosts with queued URLs of better places are kept
-        # The hosts of these rings may go with their URLs. A host with an address may have a group, and stays.
-        self._ring = turns.seekers if turns.shared.asks else turns.ready
+        self._crowds_go = False  # whether hosts leave that wait for a crowded group
         self._made = 0  # rows that hosts got before the last step
         self._added = 0  # rows that they got since this pass began
         self._left = 0  # how many hosts the last pass left in memory
@@ -74,14 +76,14 @@ class Cooling:
         most = COLD_STEP_ROWS + 3 * min(added, COLD_STEP_ROWS_MOST // 10)  # going costs more than a look
         rows = np.arange(first, min(first + count, hosts.count), dtype=np.uint32)
         empty = may_go(self._tables, rows, now)
-        self._put_away(empty[_last_requests(self._tables, empty) <= self._cutoff], now)
-        if self._bar != _NO_BAR:
-            ready = self._may_go_ready(rows, now)
-            ready = ready[self._places(ready) <= self._bar][: self._spare()]
-            if len(ready) > most:
-                ready = ready[:most]
-                count = int(ready[-1]) + 1 - first
-            self._put_away(ready, now)
+        empty = empty[_last_requests(self._tables, empty) <= self._cutoff]
+        self._put_away(empty, _no_groups(empty), now)
+        if self._crowds_go or self._bar != _NO_BAR:
+            some, groups = self._spared(*self._with_urls(rows, now, self._bar))
+            if len(some) > most:
+                some, groups = some[:most], groups[:most]
+                count = int(some[-1]) + 1 - first
+            self._put_away(some, groups, now)
         hosts.tidy(count)
         self._hand = first + count
         if self._hand >= hosts.count or len(hosts) <= self._kept():
@@ -96,26 +98,61 @@ class Cooling:
     def put_back(self, rows: Rows, now: Instant) -> None:
         """Moves hosts that were recalled for a moment back to the disk, if they may leave."""
         self._room = self._room_for_rules()
-        readable = self._tables.urls.unread is None  # else the URLs of a host may be unread
-        if readable and self._tables.hosts.reuses and not self._tables.leaving.stalled:
+        if self._may_put_back:
             rows = np.sort(rows)
-            self._put_away(may_go(self._tables, rows, now), now)
-            self._put_away(self._may_go_ready(rows, now)[: self._spare()], now)
+            empty = may_go(self._tables, rows, now)
+            self._put_away(empty, _no_groups(empty), now)
+            self._put_away(*self._spared(*self._with_urls(rows, now, _BAR_OF_ALL)), now)
 
-    def _may_go_ready(self, rows: Rows, now: Instant) -> Rows:
-        """Returns the rows of ready hosts with few queued URLs, which may go cold with them. If errands resolve
-        addresses, these are hosts that still need one. A host of a group stays: without its row it could not wait for
-        the group's clock."""
-        if self._spare() <= 0:
-            return rows[:0]
+    def bring(self, want: int, crawl: int | None, now: Instant) -> bool:
+        """As `FrontReturns.bring`. Of the hosts that came, those that wait for a crowded group go to its lines."""
+        came = self.front.bring(want, crawl, now)
+        if self.front.came and self._turns.shared.used and self._may_put_back:
+            rows = np.unique(np.concatenate(self.front.came))
+            rows = may_go_with_urls(self._tables, rows[self._turns.shared.waits(rows)], now)
+            self._room = self._room_for_rules()
+            groups = self._lines_for(rows)
+            self._put_away(rows[groups != NO_GROUP], groups[groups != NO_GROUP], now)
+        return came
+
+    def _lines_for(self, rows: Rows) -> Rows:
+        """`GroupTurns.lines_for` for hosts with one queue."""
+        queues = self._tables.hosts.first_queue[rows]
+        classes = self._tables.urls.backlog.best(queues)
+        return self._turns.shared.lines_for(rows, self._tables.queues.crawl[queues], classes)
+
+    @property
+    def _may_put_back(self) -> bool:
+        """Whether hosts may leave now: no checkpoint copies rows, and no host has unread URLs."""
+        tables = self._tables
+        return tables.urls.unread is None and tables.hosts.reuses and not tables.leaving.stalled
+
+    def _with_urls(self, rows: Rows, now: Instant, bar: int) -> tuple[Rows, Rows]:
+        """Returns which of these ascending rows may go cold with their few queued URLs, and the group in whose line
+        each will wait: NO_GROUP if it may return as soon as its crawl and class need it. bar: of these, hosts with
+        better places stay. Hosts that returned and were not drawn stay, and so do the last hosts in memory of a group
+        with hosts on disk."""
         rows = may_go_with_urls(self._tables, rows, now)
         queues = self._tables.hosts.first_queue[rows]
-        may = np.frombuffer(self._ring.standing(queues), np.bool_) & ~self.front.stay(queues)
-        return rows[may]
+        ready, seek = (np.frombuffer(ring.standing(queues), np.bool_) for ring in self._rings)
+        groups, waits = _no_groups(rows), np.zeros(len(rows), np.bool_)
+        shared = self._turns.shared
+        if shared.used:
+            waits = shared.waits(rows)
+            groups[waits] = self._lines_for(rows[waits])
+        may = (ready | seek | waits) & (self._places(rows) <= bar)
+        may &= ~(self.front.stay(queues) | shared.wait_since_return(rows) | shared.in_lined_groups(rows))
+        may |= groups != NO_GROUP
+        return rows[may], groups[may]
 
-    def _spare(self) -> int:
-        """How many of the hosts that are ready, or need an address, may leave the memory."""
-        return max(0, len(self._ring) - FRONT_HOSTS_LEAST)
+    def _spared(self, rows: Rows, groups: Rows) -> tuple[Rows, Rows]:
+        """Returns the hosts among these, from `_with_urls`, that may go so that enough others are ready, or need an
+        address, for all workers."""
+        seek = np.frombuffer(self._turns.seekers.standing(self._tables.hosts.first_queue[rows]), np.bool_)
+        ready = ~seek & (groups == NO_GROUP)
+        spare_ready, spare_seek = map(_spare, self._rings)
+        may = np.where(ready, np.cumsum(ready) <= spare_ready, ~seek | (np.cumsum(seek) <= spare_seek))
+        return rows[may], groups[may]
 
     def _places(self, rows: Rows) -> _Places:
         """The place of each host in the order in which they stay: its class, and for one class its row."""
@@ -143,19 +180,26 @@ class Cooling:
         asked = np.sort(_last_requests(self._tables, may_go(self._tables, sample, now)))
         wanted = (len(hosts) - self._kept()) // step
         self._cutoff = int(asked[max(0, wanted - 1)]) if wanted < len(asked) else now
-        self._bar = _NO_BAR
-        if (more := min(wanted - len(asked), self._spare() // step)) > 0:
-            places = np.sort(self._places(self._may_go_ready(sample, now)))
-            self._bar = int(places[min(more, len(places)) - 1]) if len(places) else _NO_BAR
-        if not len(asked) and self._bar == _NO_BAR:
+        self._bar, self._crowds_go = _NO_BAR, False
+        if (more := wanted - len(asked)) > 0:
+            some, groups = self._with_urls(sample, now, _BAR_OF_ALL)
+            crowd = int(np.count_nonzero(groups))
+            self._crowds_go = crowd > 0
+            step_spare = sum(map(_spare, self._rings)) // step
+            if (more := min(more - crowd, step_spare)) > 0:
+                places = np.sort(self._places(some[groups == NO_GROUP]))
+                self._bar = int(places[min(more, len(places)) - 1]) if len(places) else _NO_BAR
+        if not (len(asked) or self._crowds_go) and self._bar == _NO_BAR:
             self._left = len(hosts)
             return False
         self._hand, self._made, self._added = 0, hosts.made, 0
         self._room = self._room_for_rules()
         return True
 
-    def _put_away(self, rows: Rows, now: Instant) -> None:
+    def _put_away(self, rows: Rows, groups: Rows, now: Instant) -> None:
+        """Moves those of these ascending rows that may leave. groups: as `_with_urls` returns them."""
         tables, turns = self._tables, self._turns
+        every = rows
         rows = rows[turns.shared.may_leave(rows, now)]
         if turns.errands_at and len(rows):
             rows = rows[np.array([row not in turns.errands_at for row in rows.tolist()], np.bool_)]
@@ -173,11 +217,14 @@ class Cooling:
         several = rows[(tables.hosts.flags[rows] & np.uint16(MANY)) != 0].tolist()
         queues = np.array([queue for row in several for queue in tables.queues_of(row)], np.uint32)
         queues = np.concatenate((tables.hosts.first_queue[rows], queues))
+        groups = groups[np.searchsorted(every, rows)]
+        located = np.full(len(rows), turns.shared.asks)
+        located &= ~np.frombuffer(turns.seekers.standing(tables.hosts.first_queue[rows]), np.bool_)
         turns.ready.withdraw(queues)
         turns.seekers.withdraw(queues)
         turns.timetable.cancel(rows)
         turns.shared.leave(rows, now)
-        tables.cold.put_away(tables, rows)
+        tables.cold.put_away(tables, rows, located, groups)
 
     def _has_room(self, row: int) -> bool:
         """Whether this pass may still move the robots rules of a host, and the record has room for those without a
@@ -192,8 +239,18 @@ class Cooling:
 
 
 _NO_BAR = -1
+_BAR_OF_ALL = 1 << 62
 _ROWS_MAX = (1 << 32) - 1
 _Places = np.ndarray[tuple[int], np.dtype[np.int64]]
+
+
+def _spare(ring: kernels.Ready) -> int:
+    """How many of the hosts of a ring may leave the memory."""
+    return max(0, len(ring) - FRONT_HOSTS_LEAST)
+
+
+def _no_groups(rows: Rows) -> Rows:
+    return np.full(len(rows), NO_GROUP, np.uint32)
 
 
 def _last_requests(tables: Tables, rows: Rows) -> np.ndarray[tuple[int], np.dtype[np.int64]]:

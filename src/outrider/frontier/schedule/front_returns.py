@@ -2,12 +2,17 @@
 
 Of each crawl and class with such hosts, some are ready in memory. So a class has its chance in a draw if any host has a
 URL of it. In addition, every eighth draw returns the host that has waited longest on disk. So a ready queue waits at
-most eight draws for each ready queue before it, on disk or in memory. If errands resolve addresses, most of these hosts
+most eight draws for each ready queue before it, on disk or in memory. If errands resolve addresses, some of these hosts
 need one: then they are in the rings of such hosts, and every eighth errand for an address is for the host that has
 waited longest on disk.
+
+The hosts in the line of a group return when few others wait in memory for that group. Of each crawl and class with such
+hosts some wait there. In addition, after every eighth turn of the group a host of the next line returns.
 """
 
 from __future__ import annotations
+
+from collections import Counter
 
 import numpy as np
 import numpy.typing as npt
@@ -18,25 +23,32 @@ from outrider.frontier.schedule.host_schedule import HostSchedule
 from outrider.frontier.state.crawls import CrawlState
 from outrider.frontier.state.hosts import Rows
 from outrider.frontier.state.tables import Tables
-from outrider.frontier.stores.front_tier import Key
-from outrider.limits import FRONT_RETURNS, OLDEST_DRAW_EVERY
+from outrider.frontier.stores.front_tier import Hashes, Key
+from outrider.limits import FRONT_GROUPS_AT_ONCE, FRONT_RETURNS, OLDEST_DRAW_EVERY
 
 
 class FrontReturns:
-    """hosts_max: with more hosts in memory none returns while others rest there: these become ready by themselves."""
+    """hosts_max: with more hosts in memory none returns while others rest there: these become ready by themselves.
+    came: the rows of hosts that the last `bring` recalled from lines of crawls and classes."""
 
     def __init__(self, tables: Tables, turns: HostSchedule, hosts_max: int) -> None:
         self._tables, self._turns, self._hosts_max = tables, turns, hosts_max
         self._returned: dict[Key, Rows] = {}  # by line: queues that returned and were still ready at the last call
         self._oldest = _NO_QUEUES  # queues that returned because they waited longest, in this order
+        self.came: list[Rows] = []
+        self._seen: tuple[object, ...] = ()  # what decides which lines may be used, at the last look
         self._draws = {id(turns.ready): 0, id(turns.seekers): 0}  # of each ring, since the last one of them was drawn
 
     def next(self, now: Instant) -> Instant | None:
         """The first instant at which a cold host has a URL or its errand to lease, None without one."""
-        if self._is_full():
-            return None
+        times: list[Instant] = []
         rest_until = self._tables.cold.floor_first_end()
-        times = [max(now, rest_until) if visited else now for *_, visited in self._keys(None)]
+        if self._tables.cold.front.of_groups:
+            if self._wanted(now):
+                return now
+            times += [rest_until] * (rest_until > now)
+        if not self._is_full():
+            times += [max(now, rest_until) if key.visited else now for key in self._keys(None)]
         return min(times, default=None)
 
     def _is_full(self) -> bool:
@@ -44,45 +56,124 @@ class FrontReturns:
 
     def _keys(self, crawl: int | None) -> list[Key]:
         """The lines of crawls that run, of one crawl or of all."""
-        states = self._tables.crawls.states
-        keys = self._tables.cold.front.keys()
-        return [key for key in keys if states[key[0]] == CrawlState.RUNNING and crawl in (None, key[0])]
+        return [key for key in self._tables.cold.front.keys if crawl in (None, key.crawl) and self._runs(key)]
+
+    def _runs(self, key: Key) -> bool:
+        return bool(self._tables.crawls.states[key.crawl] == CrawlState.RUNNING)
+
+    def _may_return(self, key: Key, now: Instant) -> bool:
+        """Whether the hosts of a line may be visited now. After the clock was set back, visited hosts rest."""
+        return self._runs(key) and not (key.visited and self._tables.cold.floor_first_end() > now)
 
     def _keys_at(self, now: Instant, crawl: int | None) -> list[Key]:
-        """The lines whose hosts may be visited now. After the clock was set back, visited hosts rest."""
-        keys = self._keys(crawl)
-        return keys if self._tables.cold.floor_first_end() <= now else [key for key in keys if not key[2]]
+        """The lines, without those of groups, whose hosts may be visited now."""
+        return [key for key in self._keys(crawl) if self._may_return(key, now)]
 
     def bring(self, want: int, crawl: int | None, now: Instant) -> bool:
         """Recalls hosts before a draw of `want` queues, of one crawl or of all, and offers their queues. Returns
         whether any came. Raises DamagedStoreError."""
         front = self._tables.cold.front
-        keys = self._keys_at(now, crawl) if want > 0 and len(front) else []
-        if not keys or self._is_full() or self._tables.urls.unread is not None:
+        if want <= 0 or not len(front) or self._tables.urls.unread is not None:
             return False
         others, self._tables.changed = self._tables.changed, []
-        came = False
+        came, self.came = False, []
         try:
+            if front.of_groups:
+                came |= self._bring_to_groups(now)
+            keys = self._keys_at(now, crawl) if not self._is_full() else []
             # Many lines share an amount, so that no call recalls too many.
-            most = min(FRONT_RETURNS + want, max(2, (4 * FRONT_RETURNS + 2 * want) // len(keys)))
+            most = 0 if not keys else min(FRONT_RETURNS + want, max(2, (4 * FRONT_RETURNS + 2 * want) // len(keys)))
             for key in keys:
-                if (ready := self._count_ready(key)) <= most // 2:
+                ready, waiting = self._count_returned(key)
+                if ready <= most // 2 and (waiting < 2 * most or not len(self._turns.ready)):
                     queues = self._recall(key, most - ready)
                     self._returned[key] = np.concatenate((self._returned.get(key, _NO_QUEUES), queues))
                     came |= len(queues) > 0
-            self._turns.touch(self._tables.changed, now)
-            self._tables.changed = []
-            oldest = front.oldest(self._keys_at(now, crawl))
+            self._settle(now)
+            oldest = front.oldest(self._keys_at(now, crawl) if keys else ())
             if oldest is not None and len(self._ready_oldest(crawl)) <= want // OLDEST_DRAW_EVERY:
                 queues = self._recall(oldest, max(FRONT_RETURNS, want // OLDEST_DRAW_EVERY + 1))
                 self._oldest = np.concatenate((self._oldest, queues))
                 came |= len(queues) > 0
-                self._turns.touch(self._tables.changed, now)
-                self._tables.changed = []
+                self._settle(now)
         finally:
             # `touch` had only hosts that returned: those that were drawn and are not leased yet must not be offered.
             self._tables.changed += others
         return came
+
+    def _settle(self, now: Instant, *, from_groups: bool = False) -> None:
+        """Offers the queues of the hosts that returned."""
+        changed, self._tables.changed = self._tables.changed, []
+        self._turns.touch(changed, now)
+        for rows in changed:
+            self._turns.shared.note_returned(rows, from_groups=from_groups)
+        if not from_groups:
+            self.came += changed
+
+    def _bring_to_groups(self, now: Instant) -> bool:
+        """Recalls hosts from the lines of groups. Returns whether any came. Raises DamagedStoreError."""
+        front, wanted = self._tables.cold.front, self._wanted(now)
+        taken: list[tuple[int, Key, int]] = []
+        parts: list[Hashes] = []
+        for group, counts in wanted.items():
+            for key, count in counts.items():
+                parts.append(front.of_groups[group].first(key, count))
+                taken.append((group, key, len(parts[-1])))
+        if not parts:
+            return False
+        hashes = np.concatenate(parts)
+        cold = self._tables.cold.have_cards(hashes)  # the others returned because a call named them
+        self._tables.recall(hashes[cold])
+        for group, key, count in taken:
+            if front.of_groups[group].turns >= OLDEST_DRAW_EVERY:
+                front.of_groups[group].turns = 0
+                front.of_groups[group].move_back(self._next_of(group, now))
+            front.remove_of_group(group, key, count)
+        self._settle(now, from_groups=True)
+        if cold.all():
+            self._turns.shared.active.difference_update(wanted)
+        return bool(cold.any())
+
+    def _wanted(self, now: Instant) -> dict[int, dict[Key, int]]:
+        """By group, how many hosts of which of its lines are to return now: of some groups that have changed."""
+        shared, front = self._turns.shared, self._tables.cold.front
+        states = tuple((crawl, self._tables.crawls.states[crawl]) for crawl in front.at_groups)
+        seen = states, self._tables.cold.floor_first_end() > now
+        if seen != self._seen:
+            self._seen = seen
+            shared.active.update(front.of_groups)
+        if not len(self._turns.ready):
+            shared.active.update(shared.idle_groups())
+        found: dict[int, dict[Key, int]] = {}
+        for group in list(shared.active):
+            counts = self._wanted_of(group, now) if group in front.of_groups else {}
+            if counts:
+                found[group] = counts
+            else:
+                shared.active.discard(group)
+            if len(found) == FRONT_GROUPS_AT_ONCE:
+                break
+        return found
+
+    def _wanted_of(self, group: int, now: Instant) -> dict[Key, int]:
+        """How many hosts of which lines of a group are to return, the best class first."""
+        shared, lines = self._turns.shared, self._tables.cold.front.of_groups[group]
+        most = int(shared.kept_waiting(np.array([group], np.uint32))[0])
+        found: Counter[Key] = Counter()
+        there: Counter[int] = Counter()  # by crawl, how many return already: their classes are as good or better
+        keys = [key for key in lines.keys if self._may_return(key, now)]
+        for key in sorted(keys, key=lambda key: -key.klass):
+            count = there[key.crawl] + shared.waiting_for(group, key.crawl, key.klass, most)
+            if 2 * count <= most:
+                found[key] = min(most - count, lines.count(key))
+                there[key.crawl] += found[key]
+        if lines.turns >= OLDEST_DRAW_EVERY and keys:
+            found[self._next_of(group, now)] += 1
+        return found
+
+    def _next_of(self, group: int, now: Instant) -> Key:
+        """The line of a group that is the next to return a host for its age."""
+        return next(key for key in self._tables.cold.front.of_groups[group].keys if self._may_return(key, now))
 
     def draw_oldest(self, want: int, crawl: int | None, ring: kernels.Ready) -> Rows:
         """Removes from a ring and returns the queues that every eighth of its next `want` draws has to return. Call it
@@ -97,18 +188,22 @@ class FrontReturns:
 
     def _ready_oldest(self, crawl: int | None) -> Rows:
         """Returns the ready ones of the queues that returned for their age, of one crawl or of all."""
-        self._oldest = self._ready(self._oldest)
+        self._oldest = self._oldest[self._are_ready(self._oldest)]
         return self._oldest if crawl is None else self._oldest[self._tables.queues.crawl[self._oldest] == crawl]
 
-    def _count_ready(self, key: Key) -> int:
-        """Returns how many queues that returned from a line are ready."""
-        if key in self._returned:
-            self._returned[key] = self._ready(self._returned[key])
-        return len(self._returned.get(key, ()))
+    def _count_returned(self, key: Key) -> tuple[int, int]:
+        """Returns how many queues that returned from a line are ready, and how many wait for a group."""
+        if key not in self._returned:
+            return 0, 0
+        queues, shared = np.unique(self._returned[key]), self._turns.shared
+        ready = self._are_ready(queues)
+        waits = ~ready & shared.waits(self._tables.queues.host[queues]) if shared.used else np.zeros_like(ready)
+        self._returned[key] = queues[ready | waits]
+        return int(np.count_nonzero(ready)), int(np.count_nonzero(waits))
 
-    def _ready(self, queues: Rows) -> Rows:
+    def _are_ready(self, queues: Rows) -> npt.NDArray[np.bool_]:
         ready = np.frombuffer(self._turns.ready.standing(queues), np.bool_)
-        return queues[ready | np.frombuffer(self._turns.seekers.standing(queues), np.bool_)]
+        return ready | np.frombuffer(self._turns.seekers.standing(queues), np.bool_)
 
     def _recall(self, key: Key, most: int) -> Rows:
         """Recalls up to `most` of the first hosts of a line, those that are still cold. Returns their queues."""
@@ -126,7 +221,7 @@ class FrontReturns:
     def stay(self, queues: Rows) -> npt.NDArray[np.bool_]:
         """Whether each of these queues returned and was not drawn yet: it does not go to disk again, where it would be
         the last of its line."""
-        for key in self._returned.keys() - self._tables.cold.front.keys():
+        for key in self._returned.keys() - self._tables.cold.front.keys:
             del self._returned[key]
         return np.isin(queues, np.concatenate((self._oldest, *self._returned.values())))
 

@@ -5,6 +5,9 @@ Membership follows from names, addresses and settings. A group's clock follows f
 latest end of their delays or, with its own gap, the latest end of a request plus this gap. A host has one turn of each
 of its groups from the moment at which its queues are offered (it is *standing*) until its request is reported. Until
 it is drawn, it may lose its turns to hosts of a better class, and to hosts that a call selects by crawl or key.
+
+If many hosts wait for a group, most of them may go cold with their URLs and wait in lines of this group, in the front
+tier. As long as a group has such lines, some hosts wait for it in memory, and the others return when these are few.
 """
 
 from __future__ import annotations
@@ -21,8 +24,17 @@ from outrider.frontier.policy.grouping import Grouping, GroupKind, IpAddress, Me
 from outrider.frontier.state.host_addresses import FOREVER
 from outrider.frontier.state.hosts import GROUPED, NONE, Column, Columns, Rows
 from outrider.frontier.state.tables import Tables
+from outrider.frontier.stores.front_tier import NO_GROUP
 from outrider.journey import GroupStatus
-from outrider.limits import GROUP_AGED_TURN_SECONDS, GROUP_VAIN_WAKES_MAX, GROUPS_PER_HOST_MAX, GROUPS_ROWS_AT_ONCE
+from outrider.limits import (
+    GROUP_AGED_TURN_SECONDS,
+    GROUP_VAIN_WAKES_MAX,
+    GROUP_WAITING_LEAST,
+    GROUP_WAITING_MOST,
+    GROUP_WAITING_PER_TURN,
+    GROUPS_PER_HOST_MAX,
+    GROUPS_ROWS_AT_ONCE,
+)
 from outrider.url import domain_spans
 from outrider.url.keys import key_of_name
 
@@ -34,14 +46,18 @@ _PATIENCE = instant(GROUP_AGED_TURN_SECONDS)
 
 class _HostColumns(Columns):
     """joined: whether the host of the row is in its groups. groups: up to four, 0 for an empty place. located_until:
-    the instant until which its address counts as known, 0 if `located` must find it."""
+    the instant until which its address counts as known, 0 if `located` must find it. returned: 0, or for a host that
+    returned from the front tier, 1 + the end of its last visit then; negative, if it returned from a line of a
+    group."""
 
     joined: Column
     groups: Column
     located_until: Column
+    returned: Column
 
     def __init__(self) -> None:
-        super().__init__({"joined": "?", "groups": f"{GROUPS_PER_HOST_MAX}u4", "located_until": "i8"})
+        groups = f"{GROUPS_PER_HOST_MAX}u4"
+        super().__init__({"joined": "?", "groups": groups, "located_until": "i8", "returned": "i8"})
 
     def grow(self, count: int) -> None:
         self._room(count - self.count)
@@ -113,6 +129,10 @@ class GroupTurns:
         self.asks = locates and grouping.needs_addresses  # whether errands resolve unknown addresses
         self._told: set[int] = set()  # hosts whose addresses callers gave in this process
         self.seeking: set[int] = set()  # hosts that are offered as soon as their addresses are known
+        self._front = tables.cold.front  # its lines of groups name groups by row
+        self.active: set[int] = set()
+        """Groups with such lines whose turns or waiting hosts changed, until `FrontReturns` has looked at them."""
+        self._without_hosts: set[int] = set()  # groups whose last host left while they had such lines
         for group in self._clocked:
             self._define(1, group)
         gaps = [kind.gap for kind in (grouping.domain, grouping.address, *self._clocked) if kind is not None]
@@ -195,9 +215,12 @@ class GroupTurns:
         self._hosts.clear(rows)
         for some in (self._moving, self.seeking):
             some.difference_update(rows.tolist() if some else ())
-        own = np.unique(groups[groups != 0])
+        own = np.unique(np.concatenate((groups[groups != 0], np.array(sorted(self._without_hosts), np.uint32))))
         spent = (self._groups.members[own] == 0) & (self._clocks(own) <= now) & (self._groups.hash[own] != 0)
         own = own[spent & ~self._groups.kept[own]]
+        lined = self._have_lines(own)
+        self._without_hosts = set(own[lined].tolist())
+        own = own[~lined]
         if len(own):
             self._index.remove(np.ascontiguousarray(self._groups.hash[own]))
             self._groups.drop(own)
@@ -208,6 +231,7 @@ class GroupTurns:
             for row in rows.tolist():
                 self._vainly.pop(row, None)
         groups = self._hosts.groups[rows]
+        self._note_activity(rows)
         np.subtract.at(self._groups.members, groups[groups != 0], 1)
         self._turns.leave(np.ascontiguousarray(rows[(groups != 0).any(axis=1)]))
 
@@ -340,6 +364,7 @@ class GroupTurns:
         """Removes the turns of these hosts and ends their waiting until they are handled again. They keep their place
         among waiting hosts."""
         self._turns.step_aside(rows)
+        self._note_activity(rows)
 
     def asked_at(self) -> dict[int, Instant]:
         """The hosts that need an address first, with the instant of their next errand, or the deadline of the open
@@ -378,6 +403,7 @@ class GroupTurns:
         self._turns.follow(rows, self._tables.hosts.cells)
         if self._moving:
             self._move(rows)
+        self._note_activity(rows)
 
     def ask(self, host: int, queues: list[tuple[int, int]], now: Instant) -> tuple[bool, Rows]:
         """Requests a turn of each group of a host, for queues with these (class, crawl). Returns whether the host may
@@ -392,7 +418,9 @@ class GroupTurns:
 
     def forgo(self, host: int) -> None:
         """Returns the turns of a host that needs no turn now."""
-        self._turns.forget(np.array([host], np.uint32))
+        one = np.array([host], np.uint32)
+        self._turns.forget(one)
+        self._note_activity(one)
         if self._vainly:
             self._vainly.pop(host, None)
             self._open(host)
@@ -432,6 +460,7 @@ class GroupTurns:
         rows = rows[np.frombuffer(self._turns.waits_at(rows), np.uint32) != NONE]
         went, displaced = self._turns.claim(rows, now, _PATIENCE)
         claimed, gone = rows[np.frombuffer(went, np.bool_)], np.frombuffer(displaced, np.uint32)
+        self._note_activity(claimed)
         return claimed, gone
 
     def _keep(self, host: int) -> None:
@@ -475,6 +504,7 @@ class GroupTurns:
         if not 0 <= self._turns.next() <= now:
             return np.zeros(0, np.uint32)
         woken = np.frombuffer(self._turns.wake(now, most), np.uint32)
+        self._note_activity(woken)
         several = (self._hosts.groups[woken] != 0).sum(axis=1) > 1
         for host in woken[several].tolist():
             self._vainly[host] = self._vainly.get(host, 0) + 1
@@ -486,6 +516,97 @@ class GroupTurns:
         times = [at] if at >= 0 else []
         times += [free for host in self._kept if (free := self._free_for(host)) is not None]
         return min(times, default=None)
+
+    # -- lines of groups on disk ---------------------------------------------------------------------------------------
+
+    def _have_lines(self, groups: Rows) -> Masks:
+        """Whether hosts on disk wait for each of these groups."""
+        known = self._front.of_groups
+        return np.array([group in known for group in groups.tolist()], np.bool_)
+
+    def _note_activity(self, rows: Rows) -> None:
+        """Notes the groups of these hosts, whose turns or waiting hosts may have changed."""
+        if self._front.of_groups:
+            groups = np.unique(self._hosts.groups[rows[rows < self._hosts.count]])
+            self.active.update(groups[self._have_lines(groups)].tolist())
+
+    def begun(self, rows: Rows) -> None:
+        """As `follow`, for hosts whose requests begin with this call: they use a turn of each of their groups."""
+        self.follow(rows)
+        if self.used and self._front.of_groups:
+            for group in self._hosts.groups[rows].ravel().tolist():
+                if group in self._front.of_groups:
+                    self._front.of_groups[group].turns += 1
+
+    def in_lined_groups(self, rows: Rows) -> Masks:
+        """Whether hosts on disk wait for a group of each of these hosts."""
+        found = np.zeros(len(rows), np.bool_)
+        known = np.flatnonzero(rows < self._hosts.count)
+        if self._front.of_groups and len(known):
+            groups, places = np.unique(self._hosts.groups[rows[known]], return_inverse=True)
+            found[known] = self._have_lines(groups)[places].reshape(len(known), -1).any(axis=1)
+        return found
+
+    def kept_waiting(self, groups: Rows) -> npt.NDArray[np.int64]:
+        """How many hosts of each crawl and class wait in memory for each of these groups while others do on disk."""
+        turns = GROUP_WAITING_PER_TURN * self._groups.capacity[groups].astype(np.int64)
+        return np.maximum(turns, GROUP_WAITING_LEAST)
+
+    def waiting_for(self, group: int, crawl: int, klass: int, most: int) -> int:
+        """How many hosts with at least a class wait in memory for a group and a crawl, counted up to `most`."""
+        columns = np.array([group], np.uint32), np.array([crawl], np.uint32), np.array([klass], np.uint8)
+        return int(np.frombuffer(self._turns.waiting_for(*columns, most), np.uint32)[0])
+
+    def idle_groups(self) -> list[int]:
+        """The groups for which hosts wait on disk and none in memory, and whose turns are not all in use."""
+        groups = np.fromiter(self._front.of_groups, np.uint32)
+        waiting = np.frombuffer(self._turns.waiting(groups), np.uint32)
+        taken = np.frombuffer(self._turns.in_flight(groups), np.uint32)
+        found: list[int] = groups[(waiting == 0) & (taken < self._groups.capacity[groups])].tolist()
+        return found
+
+    def lines_for(self, rows: Rows, crawls: Rows, classes: npt.NDArray[np.uint8]) -> Rows:
+        """The group in whose line on disk each of these hosts may wait, NO_GROUP without one: of the hosts that wait
+        for a crowded group, all but the `kept_waiting` of each crawl and class. crawls, classes: of their queues."""
+        found = np.full(len(rows), NO_GROUP, np.uint32)
+        at = np.frombuffer(self._turns.waits_at(np.ascontiguousarray(rows)), np.uint32)
+        some = np.flatnonzero(at != NONE)
+        ended = self._tables.hosts.ended[rows[some]]
+        some = some[self._hosts.returned[rows[some]] != -(ended + 1)]
+        if self._vainly:
+            some = some[np.array([row not in self._vainly for row in rows[some].tolist()], np.bool_)]
+        waiting = np.frombuffer(self._turns.waiting(at[some]), np.uint32)
+        some = some[(waiting > GROUP_WAITING_MOST) | self._have_lines(at[some])]
+        if not len(some):
+            return found
+        groups, crawls, classes = at[some], crawls[some], classes[some]
+        kept = self.kept_waiting(groups)
+        most = len(rows) + int(kept.max())
+        count = np.frombuffer(self._turns.waiting_for(groups, crawls, classes, most), np.uint32)
+        # Of hosts with the same group, crawl and class, those with the youngest rows leave.
+        order = np.lexsort((-rows[some].astype(np.int64), classes, crawls, groups))
+        alike = np.ones(len(some), np.bool_)
+        for column in (groups, crawls, classes):
+            alike[1:] &= column[order][1:] == column[order][:-1]
+        place = np.arange(len(some))
+        first = np.maximum.accumulate(np.where(alike, 0, place))
+        goes = order[(place - first) < (count - kept)[order]]
+        found[some[goes]] = groups[goes]
+        return found
+
+    def note_returned(self, rows: Rows, *, from_groups: bool) -> None:
+        """Notes hosts that returned from the front tier: until their next visit they wait in memory. from_groups: from
+        lines of groups. Hosts of other lines may still go to these."""
+        rows = rows[rows < self._hosts.count] if self.used else rows[:0]
+        ended = self._tables.hosts.ended[rows] + 1
+        self._hosts.returned[rows] = -ended if from_groups else ended
+
+    def wait_since_return(self, rows: Rows) -> Masks:
+        """Whether each of these hosts returned from the front tier and was not visited since."""
+        found = np.zeros(len(rows), np.bool_)
+        known = np.flatnonzero(rows < self._hosts.count) if self.used else rows[:0]
+        found[known] = np.abs(self._hosts.returned[rows[known]]) == self._tables.hosts.ended[rows[known]] + 1
+        return found
 
     # -- looking -------------------------------------------------------------------------------------------------------
 

@@ -30,6 +30,7 @@ from outrider.frontier.format.card_columns import Cards
 from outrider.frontier.format.facts import TextColumn
 from outrider.frontier.state.hosts import (
     DELAYED,
+    GROUPED,
     LIMITED,
     MANY,
     NONE,
@@ -46,7 +47,7 @@ from outrider.frontier.state.hosts import (
     shared_rules,
 )
 from outrider.frontier.stores.chunks import laid_out, read_out
-from outrider.frontier.stores.front_tier import FrontTier
+from outrider.frontier.stores.front_tier import NO_GROUP, FrontTier, LeavingHosts, slots_of
 from outrider.frontier.stores.ledger import Ledger, LedgerStatistics
 from outrider.kernels.card_layout import HEAD, PLANNED
 from outrider.limits import (
@@ -100,10 +101,14 @@ _COUNTED = {"queued": 1, **_STATES}
 _SALTS = {state: mixed(np.array([state], np.uint64))[0] for state in _COUNTED.values()}
 
 
+_LOCATED, _CLASS = np.uint8(0x80), np.uint8(0x7F)
+"""Bits of `klass`. Located: errands resolve addresses, and the address of the host was known when it left with queued
+URLs. Releases without this bit take it for a better class."""
+
 _Counts = tuple[int, ...]
-"""Queues, those of them with URLs that are not completed, hosts with queued URLs, and queued, waiting, done and gone
-URLs."""
-_NO_COUNTS: _Counts = (0, 0, 0, 0, 0, 0, 0)
+"""Queues, those of them with URLs that are not completed, hosts with queued URLs, those of them with a known address,
+and queued, waiting, done and gone URLs."""
+_NO_COUNTS: _Counts = (0, 0, 0, 0, 0, 0, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,6 +230,12 @@ class ColdRecords:
             found[place] = crawl
         return found
 
+    def leaving(self) -> LeavingHosts:
+        """Returns the hosts, all with queued URLs, for the lines of the front tier. Records do not contain groups."""
+        classes, visited = self.heads["klass"], (self.heads["ended"] > 0) | (self.rest_until > 0)
+        groups = np.full(len(self), NO_GROUP, np.uint32)
+        return LeavingHosts(self.crawls(), classes & _CLASS, visited, classes >= _LOCATED, groups, self.hashes)
+
     def more_queues(self) -> Iterator[tuple[int, list[ColdQueue]]]:
         """By place, the further queues of hosts with several, the youngest first."""
         for place, queues in self.extras.with_(_QUEUES):
@@ -304,13 +315,13 @@ class ColdHosts:
         """Whether each of these hosts is cold."""
         if not len(self._set):
             return np.zeros(len(hashes), np.bool_)
-        return np.frombuffer(self._set.check(_slots(hashes), np.ascontiguousarray(hashes)), np.bool_)
+        return np.frombuffer(self._set.check(slots_of(hashes), np.ascontiguousarray(hashes)), np.bool_)
 
     def have_cards(self, hashes: Uint64s) -> npt.NDArray[np.bool_]:
         """Whether each of these hosts is cold and has queued URLs."""
         if not len(self._with_cards):
             return np.zeros(len(hashes), np.bool_)
-        return np.frombuffer(self._with_cards.check(_slots(hashes), np.ascontiguousarray(hashes)), np.bool_)
+        return np.frombuffer(self._with_cards.check(slots_of(hashes), np.ascontiguousarray(hashes)), np.bool_)
 
     def have_queues(self, queues: Uint64s, crawls: Any) -> npt.NDArray[np.bool_]:
         """Whether each of these queues belongs to a cold host."""
@@ -324,14 +335,15 @@ class ColdHosts:
         """How many of these queues have URLs that are not completed."""
         return self._counts.get(crawl, _NO_COUNTS)[1]
 
-    def with_cards(self) -> Iterator[tuple[int, int]]:
-        """The rows of crawls with queued URLs at cold hosts, and the number of these hosts."""
-        return ((crawl, counts[2]) for crawl, counts in self._counts.items() if counts[2])
+    def with_cards(self) -> Iterator[tuple[int, int, int]]:
+        """The rows of crawls with queued URLs at cold hosts, the number of these hosts, and how many of them had a
+        known address."""
+        return ((crawl, counts[2], counts[3]) for crawl, counts in self._counts.items() if counts[2])
 
     @property
     def queued(self) -> int:
         """How many queued URLs of crawls that are not deleted the records contain."""
-        return sum(counts[3] for counts in self._counts.values())
+        return sum(counts[4] for counts in self._counts.values())
 
     @property
     def crawls(self) -> int:
@@ -429,16 +441,19 @@ class ColdHosts:
 
     # -- going and coming ---------------------------------------------------------------------------------------------
 
-    def put_away(self, tables: Tables, rows: Rows) -> None:
+    def put_away(self, tables: Tables, rows: Rows, located: npt.NDArray[np.bool_], groups: Rows) -> None:
         """Writes records of these hosts and removes their rows. `may_go` or `may_go_with_urls` must have allowed
-        them. Raises DamagedStoreError; then nothing is changed."""
+        them. located, groups: as in `LeavingHosts`, for those with queued URLs. Raises DamagedStoreError; then nothing
+        is changed."""
         assert self._ledger is not None
         hosts, queues = tables.hosts, tables.queues
         counts = tables.urls.backlog.waiting(hosts.first_queue[rows])
         some_cards: list[bytes] = []
         classes = np.zeros(len(rows), np.uint8)
         if counts.any():
-            rows, counts, some_cards, classes = _taken(tables, rows, counts)
+            fit, some_cards, classes = _taken(tables, rows, counts)
+            rows, counts, classes = rows[fit], counts[fit], classes[fit]
+            located, groups = located[fit], groups[fit]
             if not len(rows):
                 return
         heads = np.zeros(len(rows), HEAD)
@@ -446,7 +461,8 @@ class ColdHosts:
         hashes, first = hosts.hash[rows], hosts.first_queue[rows]
         laden = np.flatnonzero(counts)
         if len(laden):
-            cells["queued"], cells["klass"] = counts, classes
+            cells["queued"] = counts
+            cells["klass"] = np.where((counts > 0) & located, classes | _LOCATED, classes)
         names = hosts.names(rows)
         cells["fingerprint"], cells["high"], cells["slot"] = hashes, hashes >> np.uint64(48), hosts.slot[rows]
         cells["ended"], cells["gap"], cells["reason"] = hosts.ended[rows], hosts.gap[rows], hosts.reason[rows]
@@ -478,11 +494,12 @@ class ColdHosts:
             arena = names.octets
         np.cumsum(cells["name_bytes"].astype(np.int64) + cells["extra_bytes"], out=offsets[1:])
         self._ledger.append(Cards(heads, arena, offsets))
-        self._set.add(_slots(hashes), hashes)
+        self._set.add(slots_of(hashes), hashes)
         if len(laden):
-            self._with_cards.add(_slots(hashes[laden]), hashes[laden])
+            self._with_cards.add(slots_of(hashes[laden]), hashes[laden])
             visited = (cells["ended"] > 0) | (_rest_until(cells) > 0)
-            self.front.add(crawls[laden], classes[laden], visited[laden], hashes[laden])
+            leaving = LeavingHosts(crawls, classes, visited, located, groups, hashes)
+            self.front.add(leaving.take(laden))
             if len(self.front) > 2 * len(self._with_cards) + FRONT_PLACES_UNUSED_MAX:
                 self.front.tidy(self.have_cards)
         self.ever = True
@@ -559,9 +576,10 @@ class ColdHosts:
             column[youngest] = heads[name] if lives is None else np.where(lives, heads[name], 0)
         laden = heads["queued"] > 0
         queues.open_again(youngest, queued)
-        self._set.remove(_slots(hashes), hashes)
+        self._set.remove(slots_of(hashes), hashes)
         if laden.any():
-            self._with_cards.remove(_slots(hashes[laden]), hashes[laden])
+            self._with_cards.remove(slots_of(hashes[laden]), hashes[laden])
+            self.front.note_recalled(hashes[laden], crawls[laden])
         self._count(crawls, heads, -1, tables.crawls.gone)
         for place, extra in told.extras.beyond_cards():
             self._recall_extra(tables, int(rows[place]), int(youngest[place]), told, place, extra)
@@ -613,8 +631,9 @@ class ColdHosts:
                 own = crawls == crawl
                 waiting, queued = heads["waiting"][own] > 0, heads["queued"][own] > 0
                 queues = int(np.count_nonzero(own)), int(np.count_nonzero(waiting | queued))
+                located = np.count_nonzero(queued & (heads["klass"][own] >= _LOCATED))
                 urls = (int(heads[name][own].sum(dtype=np.int64)) for name in _COUNTED)
-                self._add(crawl, (*queues, int(np.count_nonzero(queued)), *urls), step)
+                self._add(crawl, (*queues, int(np.count_nonzero(queued)), int(located), *urls), step)
 
     def _add(self, crawl: int, counts: _Counts, step: int = 1) -> None:
         known = self._counts.get(crawl, _NO_COUNTS)
@@ -648,13 +667,12 @@ class ColdHosts:
             if not len(here):
                 continue
             told = told.take(here)
-            self._set.add(_slots(told.hashes), told.hashes)
+            self._set.add(slots_of(told.hashes), told.hashes)
             laden = np.flatnonzero((told.heads["queued"] > 0) & ~tables.crawls.gone.take(told.crawls(), mode="clip"))
             if len(laden):
                 hashes = told.hashes[laden]
-                self._with_cards.add(_slots(hashes), hashes)
-                visited = (told.heads["ended"] > 0) | (told.rest_until > 0)
-                self.front.add(told.crawls()[laden], told.heads["klass"][laden], visited[laden], hashes)
+                self._with_cards.add(slots_of(hashes), hashes)
+                self.front.add(told.take(laden).leaving())
             self._count_records(told, tables.crawls.gone)
             self._note_clocks(told.heads, told.rest_until)
             for digest in told.files_named():
@@ -705,7 +723,7 @@ def may_go(tables: Tables, rows: Rows, now: Instant) -> Rows:
 
 def may_go_with_urls(tables: Tables, rows: Rows, now: Instant) -> Rows:
     """Returns the rows of hosts with one queue of a few queued URLs, whose clocks allow a request. The caller must
-    exclude hosts that are not in a ring, with a queued errand, or with a turn of a group."""
+    exclude hosts with a queued errand, and those that neither are in a ring nor wait for a group."""
     hosts, backlog = tables.hosts, tables.urls.backlog
     good = hosts.there[rows] & (hosts.in_flight[rows] == 0) & (hosts.rest_until[rows] <= now)
     good &= (hosts.first_queue[rows] != NONE) & ((hosts.flags[rows] & ~np.uint16(_WITH_URLS)) == 0)
@@ -732,7 +750,7 @@ def may_go_with_urls(tables: Tables, rows: Rows, now: Instant) -> Rows:
     return rows
 
 
-_WITH_URLS = ROBOTS | DELAYED | SLOWED | LIMITED
+_WITH_URLS = ROBOTS | DELAYED | SLOWED | LIMITED | GROUPED
 """The flags that a host with queued URLs may have when it goes cold: they do not decide whether it may be visited."""
 
 
@@ -746,11 +764,11 @@ def _asks_nothing(tables: Tables, row: int) -> bool:
 
 def _taken(
     tables: Tables, rows: Rows, counts: npt.NDArray[np.uint32]
-) -> tuple[Rows, npt.NDArray[np.uint32], list[bytes], npt.NDArray[np.uint8]]:
+) -> tuple[npt.NDArray[np.bool_], list[bytes], npt.NDArray[np.uint8]]:
     """Takes the queued URLs of hosts out of their queues. If the record of a URL may still say that it waits, its head
-    is written to the ledger anew. Returns the rows of the hosts, without those whose cards are too long for a record or
-    planned, the numbers of their cards, the cards of each host that has some, and the classes of the best ones, 0
-    without one."""
+    is written to the ledger anew. Returns whether the cards of each host may leave: they are not too long for a record,
+    and not planned; the cards of each such host that has some; and by host the class of the best one, 0 without
+    one."""
     first = tables.hosts.first_queue[rows]
     classes = tables.urls.backlog.best(first)
     owners = first.repeat(counts)
@@ -766,11 +784,10 @@ def _taken(
         tables.urls.backlog.put(owners[back], cards.filter(back))
         tables.changed.append(rows[~fit])
         cards = cards.filter(~back)
-        rows, counts, classes = rows[fit], counts[fit], classes[fit]
         chunks = [chunk for chunk, it in zip(chunks, fit.tolist(), strict=True) if it]
-    if len(woken := cards.heads[tables.hosts.woken[rows].repeat(counts) != 0]):
+    if len(woken := cards.heads[tables.hosts.woken[rows[fit]].repeat(counts[fit]) != 0]):
         tables.urls.ledger.append_heads(woken)
-    return rows, counts, [chunk for chunk in chunks if chunk], np.where(counts > 0, classes, 0).astype(np.uint8)
+    return fit, [chunk for chunk in chunks if chunk], np.where(counts > 0, classes, 0).astype(np.uint8)
 
 
 def _cards_alone(cards: bytes) -> bytes:
@@ -795,14 +812,7 @@ def _holds_nothing(tables: Tables, row: int) -> bool:
 def _counts_of(urls: Sequence[int]) -> _Counts:
     """Returns the counts of one queue without queued URLs from its waiting, done and gone ones."""
     waiting, done, gone = urls
-    return (1, int(waiting > 0), 0, 0, waiting, done, gone)
-
-
-def _slots(hashes: Uint64s) -> npt.NDArray[np.uint16]:
-    """Returns the top 12 bits of each hash. A fingerprint set compares 56 bits; together they distinguish all
-    hashes."""
-    found: npt.NDArray[np.uint16] = (hashes >> np.uint64(52)).astype(np.uint16)
-    return found
+    return (1, int(waiting > 0), 0, 0, 0, waiting, done, gone)
 
 
 def _hashes(heads: npt.NDArray[Any]) -> Uint64s:

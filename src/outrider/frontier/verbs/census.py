@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -170,19 +171,16 @@ class Census:
         self._count_cold(tables, turns.shared)
 
     def _count_cold(self, tables: Tables, shared: GroupTurns) -> None:
-        """Counts the cold hosts. If errands resolve addresses, those with URLs count as hosts that need one: a few
-        already have an address, if they became cold under other settings. Otherwise a few rest, since the clock was set
-        back, and count as ready.
-        """
-        waiting, blocked = cold_with_urls(tables)
-        self.hosts["empty"] += len(tables.cold) - waiting - blocked
-        self.hosts["blocked"] += blocked
-        if shared.asks:
-            self.hosts["resting"] += waiting
-            self.waits_for_address += waiting
-        else:
-            self.hosts["ready"] += waiting
-            self.pages += waiting
+        """Counts the cold hosts. If errands resolve addresses, those with URLs that had no known address need one. A
+        few rest since the clock was set back, and count as ready."""
+        cold = cold_with_urls(tables, seeks=shared.asks)
+        self.hosts["empty"] += len(tables.cold) - sum(cold)
+        self.hosts["blocked"] += cold.blocked
+        self.hosts["resting"] += cold.seeking + cold.at_groups
+        self.waits_for_address += cold.seeking
+        self.waits_for_group += cold.at_groups
+        self.hosts["ready"] += cold.ready
+        self.pages += cold.ready
 
     def note_failing(self, errands: Iterable[Errand]) -> None:
         """Counts the robots.txt files among some errands whose last request failed."""
@@ -221,12 +219,28 @@ class Census:
         self.largest = sorted([*self.largest, *some], key=lambda one: -one[0])[:_LARGEST]
 
 
-def cold_with_urls(tables: Tables) -> tuple[int, int]:
-    """Returns how many cold hosts have queued URLs of crawls that run, and of paused ones."""
-    counts = [0, 0]
-    for crawl, hosts in tables.cold.with_cards():
-        counts[tables.crawls.states[crawl] != CrawlState.RUNNING] += hosts
-    return counts[0], counts[1]
+class ColdWithUrls(NamedTuple):
+    """How many cold hosts have queued URLs: of crawls that run, those that need an address, those in lines of groups,
+    and the others; and those of paused crawls."""
+
+    seeking: int
+    at_groups: int
+    ready: int
+    blocked: int
+
+
+def cold_with_urls(tables: Tables, *, seeks: bool) -> ColdWithUrls:
+    """Counts the cold hosts with queued URLs. seeks: whether errands resolve addresses."""
+    seeking = at_groups = ready = blocked = 0
+    for crawl, hosts, located in tables.cold.with_cards():
+        if tables.crawls.states[crawl] != CrawlState.RUNNING:
+            blocked += hosts
+            continue
+        needs, waits = hosts - located if seeks else 0, tables.cold.front.at_groups[crawl]
+        seeking += needs
+        at_groups += waits
+        ready += hosts - needs - waits
+    return ColdWithUrls(seeking, at_groups, ready, blocked)
 
 
 _LARGEST = 10
@@ -326,9 +340,10 @@ def schedule_counts(tables: Tables, turns: HostSchedule, now: Instant, paused_un
         elsewhere = np.fromiter((not one.token and one.wanted != host for host, one in some), np.bool_, len(some))
         gated = (int(np.count_nonzero(booked | elsewhere)) * len(turns.gates)) // len(some)
         resting -= (int(np.count_nonzero(booked)) * len(turns.gates)) // len(some)
+    cold = cold_with_urls(tables, seeks=turns.shared.asks)
     return ScheduleCounts(
-        ready=len(turns.ready) + len(turns.seekers) + cold_with_urls(tables)[0],
-        resting=max(0, resting) + turns.shared.waiting,
+        ready=len(turns.ready) + len(turns.seekers) + cold.seeking + cold.ready,
+        resting=max(0, resting) + turns.shared.waiting + cold.at_groups,
         gated=gated,
         paused=_paused_queues(tables, turns, now),
         queued=tables.urls.counts[QUEUED],

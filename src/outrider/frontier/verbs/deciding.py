@@ -192,7 +192,7 @@ class Core:
         changed, self.tables.changed = self.tables.changed, []
         begun, self.tables.begun = self.tables.begun, []
         if begun and self.turns.shared.used:
-            self.turns.shared.follow(np.concatenate(begun))
+            self.turns.shared.begun(np.concatenate(begun))
         if changed:
             self.turns.touch(changed, now)
 

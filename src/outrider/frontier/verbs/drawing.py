@@ -16,7 +16,6 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from outrider import kernels
 from outrider.clock import Instant, instant
 from outrider.frontier.format.card_columns import Cards
 from outrider.frontier.format.card_records import CardRecord
@@ -182,12 +181,13 @@ class LeaseDraw:
     def _drawn(self, left: int) -> Rows | None:
         """Removes up to `left` ready queues from the rings and returns them. It returns no queue after hosts were
         offered anew, and None if nothing is ready."""
-        turns, wish = self._turns, self._wish
+        turns, wish, came = self._turns, self._wish, False
         if self._by_key is not None:
             drawn, self._by_key = self._by_key[:left], self._by_key[left:]
             turns.ready.withdraw(drawn)
         else:
-            oldest = self._returned(left, turns.ready)
+            came = self.bring(left)
+            oldest = self._core.front.draw_oldest(left, wish.crawl, turns.ready)
             drawn = np.frombuffer(turns.ready.draw(left - len(oldest), wish.crawl), np.uint32)
             drawn = drawn if not len(oldest) else np.concatenate((oldest, drawn))
         if len(drawn):
@@ -195,23 +195,19 @@ class LeaseDraw:
             return drawn
         if self._lapsed:
             self.settle()
-        elif self._claimed or not turns.claim(wish.crawl, wish.key, left, wish.now):
-            return None
-        else:
+        elif not self._claimed and turns.claim(wish.crawl, wish.key, left, wish.now):
             self._claimed = True  # the next round draws the claimed hosts, or ends the draw
+        elif not came:  # those that came wait for groups: others may not
+            return None
         self._by_key = self._with_key()
         return _NO_ROWS
 
-    def _returned(self, most: int, ring: kernels.Ready) -> Rows:
-        """Brings cold hosts with URLs back to the rings. Returns up to `most` queues of a ring that are due for their
-        age."""
-        self.bring(most)
-        return self._core.front.draw_oldest(most, self._wish.crawl, ring)
-
-    def bring(self, want: int) -> None:
-        """Brings cold hosts with URLs back to the rings before `want` of them are drawn, a few times in a call."""
-        if self._returns_left > 0 and self._core.front.bring(want, self._wish.crawl, self._wish.now):
-            self._returns_left -= 1
+    def bring(self, want: int) -> bool:
+        """Brings cold hosts with URLs back to the rings before `want` of them are drawn, a few times in a call. Returns
+        whether any came."""
+        came = self._returns_left > 0 and self._core.cooling.bring(want, self._wish.crawl, self._wish.now)
+        self._returns_left -= came
+        return came
 
     def _visit(self, drawn: Rows) -> None:
         """Draws URLs and errands from queues."""
@@ -585,7 +581,10 @@ class LeaseDraw:
         content, its next ones are parked instead. While many of them are tried, the next ones wait."""
         most += len(self.sought)
         while (left := most - len(self.sought)) > 0 and self.refusals > 0:
-            oldest = self._returned(left, self._turns.seekers) if self._wish.key is None else _NO_ROWS
+            oldest = _NO_ROWS
+            if self._wish.key is None:
+                self.bring(left)
+                oldest = self._core.front.draw_oldest(left, self._wish.crawl, self._turns.seekers)
             hosts = self._turns.seekers_of(left, self._wish.crawl, self._wish.key, oldest)
             if not hosts:
                 break

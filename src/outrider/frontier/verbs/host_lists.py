@@ -228,7 +228,7 @@ def _listed(tables: Tables, crawl: int, wanted: int | None) -> bool:
 
 
 def _cold_status(tables: Tables, told: ColdRecords, place: int, now: Instant, *, seeks: bool) -> HostStatus:
-    """As `_host_status`, for a cold host, from its record. seeks: whether a host with URLs needs an address."""
+    """As `_host_status`, for a cold host, from its record. seeks: whether errands resolve addresses."""
     head = told.heads[place]
     cells = {name: head[name].item() for name in ("ended", "gap", "reason", "answered")}
     rest_until = int(tables.cold.rest_floor(told)[place])
@@ -237,7 +237,9 @@ def _cold_status(tables: Tables, told: ColdRecords, place: int, now: Instant, *,
     state = "empty"
     if queued:
         runs = tables.crawls.states[crawl] == CrawlState.RUNNING
-        state = "blocked" if not runs else "resting" if seeks or rest_until > now else "ready"
+        one = told.take(np.array([place]))
+        waits = (seeks and not one.leaving().located[0]) or tables.cold.front.are_at_groups(one.hashes)[0]
+        state = "blocked" if not runs else "resting" if waits or rest_until > now else "ready"
     rulebook = tables.robots.rulebook
     return status_of_host(
         tables,

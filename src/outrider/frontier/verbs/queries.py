@@ -91,8 +91,7 @@ class Queries(Part):
         if lined_up is None:
             lined_up = sum(map(self.turns.is_awaited, chain.from_iterable(self.turns.errands_at.values())))
         lined_up += sum(host not in open_ones for host in self.turns.shared.seeking)
-        if self.turns.shared.asks:
-            lined_up += cold_with_urls(self.tables)[0]
+        lined_up += cold_with_urls(self.tables, seeks=self.turns.shared.asks).seeking
         closed = self.turns.closed_until
         queued = sum(not errand.token and not closed(errand) for errand in self.tables.errands.called)
         return len(self.tables.errands.open) + lined_up + queued
