@@ -1,5 +1,5 @@
-"""Random histories of hosts that share clocks, most of them on disk: each group keeps its gap and its number of requests
-at once, each URL is visited once, and an empty call means that no host may be visited.
+"""Random histories of hosts that share clocks, most of them on disk: each group keeps its gap and its number of
+requests at once, each URL is visited once, and an empty call means that no host may be visited.
 
 `make test` runs some dozens of them, `make test-long` OUTRIDER_MODEL_EXAMPLES with seeds of its own.
 """

@@ -44,7 +44,7 @@ class FrontReturns:
         times: list[Instant] = []
         rest_until = self._tables.cold.floor_first_end()
         if self._tables.cold.front.of_groups:
-            if self._wanted(now):
+            if self._wanted(now, most=1):
                 return now
             times += [rest_until] * (rest_until > now)
         if not self._is_full():
@@ -79,7 +79,7 @@ class FrontReturns:
         came, self.came = False, []
         try:
             if front.of_groups:
-                came |= self._bring_to_groups(now)
+                came |= self._bring_to_groups(want, now)
             keys = self._keys_at(now, crawl) if not self._is_full() else []
             # Many lines share an amount, so that no call recalls too many.
             most = 0 if not keys else min(FRONT_RETURNS + want, max(2, (4 * FRONT_RETURNS + 2 * want) // len(keys)))
@@ -110,9 +110,10 @@ class FrontReturns:
         if not from_groups:
             self.came += changed
 
-    def _bring_to_groups(self, now: Instant) -> bool:
-        """Recalls hosts from the lines of groups. Returns whether any came. Raises DamagedStoreError."""
-        front, wanted = self._tables.cold.front, self._wanted(now)
+    def _bring_to_groups(self, want: int, now: Instant) -> bool:
+        """Recalls hosts from the lines of groups before a draw of `want` queues. Returns whether any came. Raises
+        DamagedStoreError."""
+        front, wanted = self._tables.cold.front, self._wanted(now, most=FRONT_GROUPS_AT_ONCE + want)
         taken: list[tuple[int, Key, int]] = []
         parts: list[Hashes] = []
         for group, counts in wanted.items():
@@ -134,8 +135,9 @@ class FrontReturns:
             self._turns.shared.active.difference_update(wanted)
         return bool(cold.any())
 
-    def _wanted(self, now: Instant) -> dict[int, dict[Key, int]]:
-        """By group, how many hosts of which of its lines are to return now: of some groups that have changed."""
+    def _wanted(self, now: Instant, *, most: int) -> dict[int, dict[Key, int]]:
+        """By group, how many hosts of which of its lines are to return now: of up to `most` groups that have
+        changed."""
         shared, front = self._turns.shared, self._tables.cold.front
         states = tuple((crawl, self._tables.crawls.states[crawl]) for crawl in front.at_groups)
         seen = states, self._tables.cold.floor_first_end() > now
@@ -151,7 +153,7 @@ class FrontReturns:
                 found[group] = counts
             else:
                 shared.active.discard(group)
-            if len(found) == FRONT_GROUPS_AT_ONCE:
+            if len(found) == most:
                 break
         return found
 

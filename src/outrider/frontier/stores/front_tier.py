@@ -51,12 +51,15 @@ class LeavingHosts(NamedTuple):
         kind = self.visited[rows], self.located[rows], self.groups[rows]
         return LeavingHosts(self.crawls[rows], self.classes[rows], *kind, self.hashes[rows])
 
-    def by_key(self) -> Iterable[tuple[Key, Hashes]]:
-        """The hashes for each key. Most hosts have one of a few keys."""
+    def numbers(self) -> npt.NDArray[np.uint64]:
+        """A number for the key of each host; `_key_of` reads it."""
         lines = self.crawls.astype(np.uint64) << np.uint64(10) | self.classes.astype(np.uint64) << np.uint64(2)
-        lines |= self.visited.astype(np.uint64) << np.uint64(1) | self.located
-        for number, own in by_value(lines):
-            yield Key(number >> 10, number >> 2 & 0xFF, bool(number & 2), bool(number & 1)), self.hashes[own]
+        found: npt.NDArray[np.uint64] = lines | self.visited.astype(np.uint64) << np.uint64(1) | self.located
+        return found
+
+
+def _key_of(number: int) -> Key:
+    return Key(number >> 10, number >> 2 & 0xFF, bool(number & 2), bool(number & 1))
 
 
 class _Batch:
@@ -220,20 +223,27 @@ class FrontTier:
         if at_groups.any():
             self._add_to_groups(hosts.take(np.flatnonzero(at_groups)))
             hosts = hosts.take(np.flatnonzero(~at_groups))
-        for key, hashes in hosts.by_key():
-            line = self._lines.setdefault(key, deque())
+        for number, own in by_value(hosts.numbers()):
+            line = self._lines.setdefault(_key_of(number), deque())
             if not line or line[-1].is_closed:
                 line.append(_Batch(self._batches))
                 self._batches += 1
-            line[-1].add(np.array(hashes))
+            line[-1].add(np.array(hosts.hashes[own]))
 
     def _add_to_groups(self, hosts: LeavingHosts) -> None:
         self._set_at_groups.add(slots_of(hosts.hashes), hosts.hashes)
-        self.at_groups.update(hosts.crawls.tolist())
-        for group, own in by_value(hosts.groups):
-            lines = self.of_groups.setdefault(group, GroupLines())
-            for key, hashes in hosts.take(np.arange(len(hosts.hashes))[own]).by_key():
-                lines.add(key, hashes)
+        for crawl, own in by_value(hosts.crawls):
+            self.at_groups[crawl] += len(hosts.hashes[own])
+        numbers = hosts.numbers()
+        order = np.lexsort((numbers, hosts.groups))  # hosts of one line remain in their order
+        groups, numbers, hashes = hosts.groups[order], numbers[order], hosts.hashes[order]
+        cuts = np.flatnonzero((np.diff(groups) != 0) | (np.diff(numbers) != 0)) + 1
+        starts = [0, *cuts.tolist()]
+        keys = {number: _key_of(number) for number, _ in by_value(numbers)}
+        for start, end, group, number in zip(
+            starts, [*starts[1:], len(order)], groups[starts].tolist(), numbers[starts].tolist(), strict=True
+        ):
+            self.of_groups.setdefault(group, GroupLines()).add(keys[number], hashes[start:end])
 
     def are_at_groups(self, hashes: Hashes) -> _Mask:
         """Whether each of these cold hosts waits in the line of a group."""
