@@ -16,6 +16,7 @@ from outrider import Link
 from outrider.crawl.orders.store_repair import repair
 from outrider.errors import DamagedStoreError, PagesNeedErrandsError
 from outrider.frontier.stores.front_tier import NO_GROUP, FrontTier, Key, LeavingHosts
+from outrider.limits import GROUP_ELSEWHERE_MOST, GROUP_WAITING_LEAST
 
 
 @pytest.fixture
@@ -419,6 +420,106 @@ def test_no_host_on_disk_waits_more_than_eight_draws_for_each_host_before_it(mon
         ring = machine.turns.ready if kind == "page" else machine.turns.seekers
         ready = len(ring) + len(machine.tables.cold.front)
         assert draws <= 8 * (20 + ready), f"{old} of 20 after {draws} draws"
+    world.frontier.close()
+
+
+@pytest.fixture
+def crowds(monkeypatch):
+    """The limits of groups as they are, and steps that look at all hosts."""
+    hosts_go_cold(monkeypatch, with_urls=True)
+    set_limits(monkeypatch, GROUP_WAITING_MOST=16, GROUP_WAITING_LEAST=4, GROUP_WAITING_PER_TURN=2)
+    set_limits(monkeypatch, COLD_STEP_ROWS=1_000, FRONT_PLACES_UNUSED_MAX=65_536)
+    return monkeypatch
+
+
+def shops(number: int, priority: float = 0.0) -> list[Link]:
+    return [Link(f"http://s{each}.shop.com/", priority=priority) for each in range(number)]
+
+
+def test_a_group_remains_known_while_all_its_hosts_are_on_disk(crowds):
+    """All hosts of the group leave in one step, the last ones to the line of their class."""
+    world = World(group={"domain": {"capacity": 1, "gap": 1.0}})
+    world.discover(*shops(30), *[Link(url, priority=0.9, crawl="b") for url in URLS])
+    world.frontier.pause(crawl="b")
+    found: list[str] = []
+    while (leases := world.lease()) or world.ready_in() is not None:
+        found += leases.urls
+        world.report(*[outcome(lease, seconds=0.0, status=200) for lease in leases])
+        world.clock.move(1.0)
+    assert (30, []) == (len(found), world.inspect().turns.shared.problems())
+    world.frontier.close()
+
+
+def test_of_a_group_whose_addresses_expired_few_hosts_return_at_once(crowds):
+    world = World(group="address", addresses="errands")
+    world.discover(*[f"http://h{number}.com/" for number in range(300)])
+    while leases := [lease for lease in world.lease(50, errands=True) if lease.kind == "address"]:
+        world.report(*[lease.located("192.0.2.1", ttl_seconds=100.0) for lease in leases])
+    world.frontier.checkpoint()
+    assert at_groups(world) > 200
+    world.clock.move(200)
+    errands = 0
+    for _ in range(40):  # DNS does not answer meanwhile
+        errands += len(world.lease(50, errands=True))
+        world.clock.move(0.05)
+    assert errands <= GROUP_ELSEWHERE_MOST + 3 * GROUP_WAITING_LEAST
+    assert cold(world) > 200
+    world.frontier.close()
+
+
+def test_a_host_too_large_for_a_record_keeps_its_place_in_the_group(crowds):
+    world = World(group={"domain": {"capacity": 1, "gap": 1.0}})
+    world.discover(*shops(20))
+    world.discover(*[f"http://big.shop.com/{number}{'x' * 2_030}" for number in range(8)])
+    order: list[str] = []
+    while "big.shop.com" not in order:
+        world.discover(*[f"http://new{len(order)}-{number}.shop.com/" for number in range(2)])
+        world.frontier.checkpoint()
+        (lease,) = world.lease(3)
+        order.append(lease.host)
+        world.report(outcome(lease, seconds=0.0, status=200))
+        world.clock.move(1.0)
+        assert len(order) <= 40
+    world.frontier.close()
+
+
+def test_places_of_hosts_that_returned_cost_no_calls(crowds):
+    world = World(group={"domain": {"capacity": 1, "gap": 1.0}})
+    gone_cold(world, *shops(500))
+    world.frontier.block_until(world.clock.at + 3_600_000_000)
+    assert ([], 3_600.0) == (world.urls(), world.ready_in())
+    world.clock.move(3_600)
+    assert 1 == len(world.urls())
+    world.frontier.close()
+
+
+def test_hosts_that_wait_for_many_groups_do_not_fill_the_memory(crowds):
+    set_limits(crowds, FRONT_RETURNS=8, FRONT_HOSTS_MOST=50)
+    world = World(group={"domain": {"capacity": 1, "gap": 60.0}})
+    world.discover(*[f"http://h{number}.d{domain}.com/" for number in range(4) for domain in range(100)])
+    world.frontier.checkpoint()
+    world.reopen()
+    visits, most = 0, 0
+    while not world.frontier.finished():
+        leases = world.lease(5)
+        if not leases:
+            world.clock.move(world.ready_in())
+        visits += len(leases)
+        world.report(*[outcome(lease, seconds=0.0, status=200) for lease in leases])
+        most = max(most, len(world.inspect().tables.hosts))
+    assert 400 == visits
+    assert most <= 150
+    world.frontier.close()
+
+
+def test_hosts_of_several_groups_stay_in_memory(crowds):
+    both = {"name": "both", "hosts": ["s1.shop.com", "s2.shop.com"]}
+    world = World(group={"domain": {}, "group": [both]})
+    gone_cold(world, *shops(30))
+    hosts = world.inspect().tables.hosts
+    names = {hosts.name(row) for row in range(hosts.count) if hosts.there[row]}
+    assert {"s1.shop.com", "s2.shop.com"} <= names
+    assert len(names) < 10
     world.frontier.close()
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from outrider import kernels
 from outrider.clock import Instant
 from outrider.frontier.schedule.front_returns import FrontReturns
 from outrider.frontier.schedule.host_schedule import HostSchedule
@@ -130,8 +129,8 @@ class Cooling:
     def _with_urls(self, rows: Rows, now: Instant, bar: int) -> tuple[Rows, Rows]:
         """Returns which of these ascending rows may go cold with their few queued URLs, and the group in whose line
         each will wait: NO_GROUP if it may return as soon as its crawl and class need it. bar: of these, hosts with
-        better places stay. Hosts that returned and were not drawn stay, and so do the last hosts in memory of a group
-        with hosts on disk."""
+        better places stay. Hosts that returned and were not drawn stay, and so do hosts of several groups, and the last
+        ones in memory of a group with hosts on disk."""
         rows = may_go_with_urls(self._tables, rows, now)
         queues = self._tables.hosts.first_queue[rows]
         ready, seek = (np.frombuffer(ring.standing(queues), np.bool_) for ring in self._rings)
@@ -141,17 +140,18 @@ class Cooling:
             waits = shared.waits(rows)
             groups[waits] = self._lines_for(rows[waits])
         may = (ready | seek | waits) & (self._places(rows) <= bar)
-        may &= ~(self.front.stay(queues) | shared.wait_since_return(rows) | shared.in_lined_groups(rows))
+        may &= ~(self.front.stay(queues) | shared.must_stay(rows, groups))
         may |= groups != NO_GROUP
         return rows[may], groups[may]
 
-    def _spared(self, rows: Rows, groups: Rows) -> tuple[Rows, Rows]:
+    def _spared(self, rows: Rows, groups: Rows, step: int = 1) -> tuple[Rows, Rows]:
         """Returns the hosts among these, from `_with_urls`, that may go so that enough others are ready, or need an
-        address, for all workers."""
-        seek = np.frombuffer(self._turns.seekers.standing(self._tables.hosts.first_queue[rows]), np.bool_)
-        ready = ~seek & (groups == NO_GROUP)
-        spare_ready, spare_seek = map(_spare, self._rings)
-        may = np.where(ready, np.cumsum(ready) <= spare_ready, ~seek | (np.cumsum(seek) <= spare_seek))
+        address, for all workers: those with the lowest places. step: the rows are a sample, one of this number."""
+        may, places = np.ones(len(rows), np.bool_), self._places(rows)
+        for ring in self._rings:
+            there = np.flatnonzero(np.frombuffer(ring.standing(self._tables.hosts.first_queue[rows]), np.bool_))
+            spare = max(0, len(ring) - FRONT_HOSTS_LEAST) // step
+            may[there[np.argsort(places[there], kind="stable")[spare:]]] = False
         return rows[may], groups[may]
 
     def _places(self, rows: Rows) -> _Places:
@@ -183,10 +183,10 @@ class Cooling:
         self._bar, self._crowds_go = _NO_BAR, False
         if (more := wanted - len(asked)) > 0:
             some, groups = self._with_urls(sample, now, _BAR_OF_ALL)
+            some, groups = self._spared(some, groups, step)
             crowd = int(np.count_nonzero(groups))
             self._crowds_go = crowd > 0
-            step_spare = sum(map(_spare, self._rings)) // step
-            if (more := min(more - crowd, step_spare)) > 0:
+            if (more := more - crowd) > 0:
                 places = np.sort(self._places(some[groups == NO_GROUP]))
                 self._bar = int(places[min(more, len(places)) - 1]) if len(places) else _NO_BAR
         if not (len(asked) or self._crowds_go) and self._bar == _NO_BAR:
@@ -223,8 +223,10 @@ class Cooling:
         turns.ready.withdraw(queues)
         turns.seekers.withdraw(queues)
         turns.timetable.cancel(rows)
-        turns.shared.leave(rows, now)
-        tables.cold.put_away(tables, rows, located, groups)
+        turns.shared.leave(rows, groups, now)
+        if groups.any():
+            self.front.forget(queues)
+        turns.shared.note_too_large(tables.cold.put_away(tables, rows, located, groups))
 
     def _has_room(self, row: int) -> bool:
         """Whether this pass may still move the robots rules of a host, and the record has room for those without a
@@ -242,11 +244,6 @@ _NO_BAR = -1
 _BAR_OF_ALL = 1 << 62
 _ROWS_MAX = (1 << 32) - 1
 _Places = np.ndarray[tuple[int], np.dtype[np.int64]]
-
-
-def _spare(ring: kernels.Ready) -> int:
-    """How many of the hosts of a ring may leave the memory."""
-    return max(0, len(ring) - FRONT_HOSTS_LEAST)
 
 
 def _no_groups(rows: Rows) -> Rows:

@@ -13,6 +13,7 @@ hosts some wait there. In addition, after every eighth turn of the group a host 
 from __future__ import annotations
 
 from collections import Counter
+from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
@@ -23,13 +24,19 @@ from outrider.frontier.schedule.host_schedule import HostSchedule
 from outrider.frontier.state.crawls import CrawlState
 from outrider.frontier.state.hosts import Rows
 from outrider.frontier.state.tables import Tables
-from outrider.frontier.stores.front_tier import Hashes, Key
-from outrider.limits import FRONT_GROUPS_AT_ONCE, FRONT_RETURNS, OLDEST_DRAW_EVERY
+from outrider.frontier.stores.front_tier import GroupLines, Hashes, Key
+from outrider.limits import (
+    FRONT_GROUP_LOOKS,
+    FRONT_GROUPS_AT_ONCE,
+    FRONT_RETURNS,
+    GROUP_ELSEWHERE_MOST,
+    OLDEST_DRAW_EVERY,
+)
 
 
 class FrontReturns:
-    """hosts_max: with more hosts in memory none returns while others rest there: these become ready by themselves.
-    came: the rows of hosts that the last `bring` recalled from lines of crawls and classes."""
+    """hosts_max: with more hosts in memory none returns while others rest there or wait for groups: these become ready
+    by themselves. came: the rows of hosts that the last `bring` recalled from lines of crawls and classes."""
 
     def __init__(self, tables: Tables, turns: HostSchedule, hosts_max: int) -> None:
         self._tables, self._turns, self._hosts_max = tables, turns, hosts_max
@@ -44,7 +51,8 @@ class FrontReturns:
         times: list[Instant] = []
         rest_until = self._tables.cold.floor_first_end()
         if self._tables.cold.front.of_groups:
-            if self._wanted(now, most=1):
+            wanted, is_all = self._wanted(now, most=1)
+            if wanted or not is_all:
                 return now
             times += [rest_until] * (rest_until > now)
         if not self._is_full():
@@ -52,7 +60,8 @@ class FrontReturns:
         return min(times, default=None)
 
     def _is_full(self) -> bool:
-        return len(self._tables.hosts) > self._hosts_max and len(self._turns.timetable) > 0
+        others = len(self._turns.timetable) or self._turns.shared.waiting
+        return len(self._tables.hosts) > self._hosts_max and others > 0
 
     def _keys(self, crawl: int | None) -> list[Key]:
         """The lines of crawls that run, of one crawl or of all."""
@@ -72,34 +81,54 @@ class FrontReturns:
     def bring(self, want: int, crawl: int | None, now: Instant) -> bool:
         """Recalls hosts before a draw of `want` queues, of one crawl or of all, and offers their queues. Returns
         whether any came. Raises DamagedStoreError."""
-        front = self._tables.cold.front
+        front, self.came = self._tables.cold.front, []
         if want <= 0 or not len(front) or self._tables.urls.unread is not None:
             return False
         others, self._tables.changed = self._tables.changed, []
-        came, self.came = False, []
+        came = False
         try:
             if front.of_groups:
                 came |= self._bring_to_groups(want, now)
-            keys = self._keys_at(now, crawl) if not self._is_full() else []
-            # Many lines share an amount, so that no call recalls too many.
-            most = 0 if not keys else min(FRONT_RETURNS + want, max(2, (4 * FRONT_RETURNS + 2 * want) // len(keys)))
-            for key in keys:
-                ready, waiting = self._count_returned(key)
-                if ready <= most // 2 and (waiting < 2 * most or not len(self._turns.ready)):
-                    queues = self._recall(key, most - ready)
-                    self._returned[key] = np.concatenate((self._returned.get(key, _NO_QUEUES), queues))
-                    came |= len(queues) > 0
-            self._settle(now)
-            oldest = front.oldest(self._keys_at(now, crawl) if keys else ())
-            if oldest is not None and len(self._ready_oldest(crawl)) <= want // OLDEST_DRAW_EVERY:
-                queues = self._recall(oldest, max(FRONT_RETURNS, want // OLDEST_DRAW_EVERY + 1))
-                self._oldest = np.concatenate((self._oldest, queues))
-                came |= len(queues) > 0
-                self._settle(now)
+            if not self._is_full():
+                came |= self._bring_to_classes(want, crawl, now)
+                came |= self._bring_oldest(want, crawl, now)
         finally:
             # `touch` had only hosts that returned: those that were drawn and are not leased yet must not be offered.
             self._tables.changed += others
         return came
+
+    def _bring_to_classes(self, want: int, crawl: int | None, now: Instant) -> bool:
+        """Recalls hosts of each line, as far as few of those that returned before are ready. Returns whether any
+        came."""
+        keys = self._keys_at(now, crawl)
+        # Many lines share an amount, so that no call recalls too many.
+        most = min(FRONT_RETURNS + want, max(2, (4 * FRONT_RETURNS + 2 * want) // max(len(keys), 1)))
+        came = False
+        for key in keys:
+            self._returned[key], ready = self._unvisited(self._returned.get(key, _NO_QUEUES))
+            if len(ready) <= most // 2 and self._may_wait(len(self._returned[key]) - len(ready), 2 * most):
+                queues = self._recall(key, most - len(ready))
+                self._returned[key] = np.concatenate((self._returned[key], queues))
+                came |= len(queues) > 0
+        self._settle(now)
+        return came
+
+    def _bring_oldest(self, want: int, crawl: int | None, now: Instant) -> bool:
+        """Recalls the hosts that have waited longest. Returns whether any came."""
+        oldest = self._tables.cold.front.oldest(self._keys_at(now, crawl))
+        if oldest is None:
+            return False
+        ready = len(self._ready_oldest(crawl))
+        if ready > want // OLDEST_DRAW_EVERY or not self._may_wait(len(self._oldest) - ready, 2 * FRONT_RETURNS):
+            return False
+        queues = self._recall(oldest, max(FRONT_RETURNS, want // OLDEST_DRAW_EVERY + 1))
+        self._oldest = np.concatenate((self._oldest, queues))
+        self._settle(now)
+        return len(queues) > 0
+
+    def _may_wait(self, waiting: int, most: int) -> bool:
+        """Whether hosts return although this number of others came and wait for groups."""
+        return waiting < most or not len(self._turns.ready)
 
     def _settle(self, now: Instant, *, from_groups: bool = False) -> None:
         """Offers the queues of the hosts that returned."""
@@ -113,69 +142,77 @@ class FrontReturns:
     def _bring_to_groups(self, want: int, now: Instant) -> bool:
         """Recalls hosts from the lines of groups before a draw of `want` queues. Returns whether any came. Raises
         DamagedStoreError."""
-        front, wanted = self._tables.cold.front, self._wanted(now, most=FRONT_GROUPS_AT_ONCE + want)
-        taken: list[tuple[int, Key, int]] = []
+        front = self._tables.cold.front
+        wanted, _ = self._wanted(now, most=FRONT_GROUPS_AT_ONCE + want)
+        places: list[tuple[int, Key, int]] = []
         parts: list[Hashes] = []
         for group, counts in wanted.items():
             for key, count in counts.items():
-                parts.append(front.of_groups[group].first(key, count))
-                taken.append((group, key, len(parts[-1])))
+                hashes, taken = self._first_cold(front.of_groups[group], key, count)
+                parts.append(hashes)
+                places.append((group, key, taken))
         if not parts:
             return False
-        hashes = np.concatenate(parts)
-        cold = self._tables.cold.have_cards(hashes)  # the others returned because a call named them
-        self._tables.recall(hashes[cold])
-        for group, key, count in taken:
-            if front.of_groups[group].turns >= OLDEST_DRAW_EVERY:
-                front.of_groups[group].turns = 0
-                front.of_groups[group].move_back(self._next_of(group, now))
-            front.remove_of_group(group, key, count)
+        self._tables.recall(np.concatenate(parts))
+        for group in wanted:
+            front.of_groups[group].turns %= OLDEST_DRAW_EVERY
+        for group, key, taken in places:
+            front.remove_of_group(group, key, taken)
         self._settle(now, from_groups=True)
-        if cold.all():
-            self._turns.shared.active.difference_update(wanted)
-        return bool(cold.any())
+        self._turns.shared.active.difference_update(wanted)
+        return any(map(len, parts))
 
-    def _wanted(self, now: Instant, *, most: int) -> dict[int, dict[Key, int]]:
-        """By group, how many hosts of which of its lines are to return now: of up to `most` groups that have
-        changed."""
+    def _first_cold(self, lines: GroupLines, key: Key, count: int) -> tuple[Hashes, int]:
+        """Returns up to `count` of the first hosts with a key that are cold, and how many places they use, with the
+        others before them: these returned because a call named them."""
+        most = count
+        while True:
+            some = lines.first(key, most)
+            cold = np.flatnonzero(self._tables.cold.have_cards(some))[:count]
+            if len(cold) == count:
+                return some[cold], int(cold[-1]) + 1
+            if len(some) < most:
+                return some[cold], len(some)
+            most *= 8
+
+    def _wanted(self, now: Instant, *, most: int) -> tuple[dict[int, dict[Key, int]], bool]:
+        """By group, how many hosts of which of its lines are to return now: of up to `most` groups that have changed.
+        Also whether it looked at all of these groups."""
         shared, front = self._turns.shared, self._tables.cold.front
         states = tuple((crawl, self._tables.crawls.states[crawl]) for crawl in front.at_groups)
         seen = states, self._tables.cold.floor_first_end() > now
         if seen != self._seen:
             self._seen = seen
             shared.active.update(front.of_groups)
-        if not len(self._turns.ready):
-            shared.active.update(shared.idle_groups())
         found: dict[int, dict[Key, int]] = {}
-        for group in list(shared.active):
+        for group in list(islice(shared.active, FRONT_GROUP_LOOKS + most)):
             counts = self._wanted_of(group, now) if group in front.of_groups else {}
             if counts:
                 found[group] = counts
+                if len(found) == most:
+                    break
             else:
                 shared.active.discard(group)
-            if len(found) == most:
-                break
-        return found
+        return found, len(shared.active) == len(found)
 
     def _wanted_of(self, group: int, now: Instant) -> dict[Key, int]:
-        """How many hosts of which lines of a group are to return, the best class first."""
+        """How many hosts of which lines of a group are to return, the best class first. In addition, after each eighth
+        turn of the group the host that has waited longest in its lines."""
         shared, lines = self._turns.shared, self._tables.cold.front.of_groups[group]
-        most = int(shared.kept_waiting(np.array([group], np.uint32))[0])
+        keys = [key for key in lines.keys if self._may_return(key, now)]
+        most = shared.kept_waiting_for(group)
+        if not keys or shared.waits_elsewhere(group) >= GROUP_ELSEWHERE_MOST + most:
+            return {}
         found: Counter[Key] = Counter()
         there: Counter[int] = Counter()  # by crawl, how many return already: their classes are as good or better
-        keys = [key for key in lines.keys if self._may_return(key, now)]
         for key in sorted(keys, key=lambda key: -key.klass):
             count = there[key.crawl] + shared.waiting_for(group, key.crawl, key.klass, most)
             if 2 * count <= most:
                 found[key] = min(most - count, lines.count(key))
                 there[key.crawl] += found[key]
-        if lines.turns >= OLDEST_DRAW_EVERY and keys:
-            found[self._next_of(group, now)] += 1
+        if (aged := lines.turns // OLDEST_DRAW_EVERY) > 0:
+            found[lines.oldest(keys)] += min(aged, most)
         return found
-
-    def _next_of(self, group: int, now: Instant) -> Key:
-        """The line of a group that is the next to return a host for its age."""
-        return next(key for key in self._tables.cold.front.of_groups[group].keys if self._may_return(key, now))
 
     def draw_oldest(self, want: int, crawl: int | None, ring: kernels.Ready) -> Rows:
         """Removes from a ring and returns the queues that every eighth of its next `want` draws has to return. Call it
@@ -190,18 +227,17 @@ class FrontReturns:
 
     def _ready_oldest(self, crawl: int | None) -> Rows:
         """Returns the ready ones of the queues that returned for their age, of one crawl or of all."""
-        self._oldest = self._oldest[self._are_ready(self._oldest)]
-        return self._oldest if crawl is None else self._oldest[self._tables.queues.crawl[self._oldest] == crawl]
+        self._oldest, ready = self._unvisited(self._oldest)
+        return ready if crawl is None else ready[self._tables.queues.crawl[ready] == crawl]
 
-    def _count_returned(self, key: Key) -> tuple[int, int]:
-        """Returns how many queues that returned from a line are ready, and how many wait for a group."""
-        if key not in self._returned:
-            return 0, 0
-        queues, shared = np.unique(self._returned[key]), self._turns.shared
+    def _unvisited(self, queues: Rows) -> tuple[Rows, Rows]:
+        """Returns those of these queues that are ready or wait for a group, and those that are ready."""
         ready = self._are_ready(queues)
-        waits = ~ready & shared.waits(self._tables.queues.host[queues]) if shared.used else np.zeros_like(ready)
-        self._returned[key] = queues[ready | waits]
-        return int(np.count_nonzero(ready)), int(np.count_nonzero(waits))
+        if not self._turns.shared.used:
+            return queues[ready], queues[ready]
+        rows = self._tables.queues.host[queues]
+        own = self._tables.hosts.first_queue[rows] == queues  # else the row of a host that left
+        return queues[ready | (own & self._turns.shared.wait_since_return(rows))], queues[ready]
 
     def _are_ready(self, queues: Rows) -> npt.NDArray[np.bool_]:
         ready = np.frombuffer(self._turns.ready.standing(queues), np.bool_)
@@ -219,6 +255,12 @@ class FrontReturns:
                 parts.append(tables.hosts.first_queue[tables.hosts.find(hosts)])
             front.remove(key, len(hashes))
         return np.concatenate(parts)
+
+    def forget(self, queues: Rows) -> None:
+        """Forgets queues that leave again, to lines of groups: other hosts will get their rows."""
+        for key, own in self._returned.items():
+            self._returned[key] = own[~np.isin(own, queues)]
+        self._oldest = self._oldest[~np.isin(self._oldest, queues)]
 
     def stay(self, queues: Rows) -> npt.NDArray[np.bool_]:
         """Whether each of these queues returned and was not drawn yet: it does not go to disk again, where it would be

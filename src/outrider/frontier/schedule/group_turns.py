@@ -22,7 +22,7 @@ from outrider import kernels
 from outrider.clock import Instant, instant
 from outrider.frontier.policy.grouping import Grouping, GroupKind, IpAddress, Members, NamedGroup, address_of
 from outrider.frontier.state.host_addresses import FOREVER
-from outrider.frontier.state.hosts import GROUPED, NONE, Column, Columns, Rows
+from outrider.frontier.state.hosts import GROUPED, NONE, RULED, Column, Columns, Rows
 from outrider.frontier.state.tables import Tables
 from outrider.frontier.stores.front_tier import NO_GROUP
 from outrider.journey import GroupStatus
@@ -204,9 +204,9 @@ class GroupTurns:
             found[place] = int(rows[place]) not in self._told and int(rows[place]) not in self._kept
         return found
 
-    def leave(self, rows: Rows, now: Instant) -> None:
+    def leave(self, rows: Rows, lines: Rows, now: Instant) -> None:
         """Removes hosts that become cold from their groups. Groups without hosts in memory are removed too, after their
-        delay."""
+        delay. lines: the groups in whose lines some of the hosts will wait: these remain."""
         if not self.used:
             return
         rows = rows[self._hosts.joined[rows]]
@@ -218,7 +218,7 @@ class GroupTurns:
         own = np.unique(np.concatenate((groups[groups != 0], np.array(sorted(self._without_hosts), np.uint32))))
         spent = (self._groups.members[own] == 0) & (self._clocks(own) <= now) & (self._groups.hash[own] != 0)
         own = own[spent & ~self._groups.kept[own]]
-        lined = self._have_lines(own)
+        lined = self._have_lines(own) | np.isin(own, lines)
         self._without_hosts = set(own[lined].tolist())
         own = own[~lined]
         if len(own):
@@ -538,13 +538,29 @@ class GroupTurns:
                 if group in self._front.of_groups:
                     self._front.of_groups[group].turns += 1
 
-    def in_lined_groups(self, rows: Rows) -> Masks:
-        """Whether hosts on disk wait for a group of each of these hosts."""
+    def must_stay(self, rows: Rows, lines: Rows) -> Masks:
+        """Whether each of these hosts must not go to the line of its crawl and class: it is in several groups, hosts on
+        disk wait for its group, or it returned from the front tier, or was too large to leave, and was not visited
+        since. lines: the groups in whose lines others of these hosts will wait."""
         found = np.zeros(len(rows), np.bool_)
-        known = np.flatnonzero(rows < self._hosts.count)
-        if self._front.of_groups and len(known):
-            groups, places = np.unique(self._hosts.groups[rows[known]], return_inverse=True)
-            found[known] = self._have_lines(groups)[places].reshape(len(known), -1).any(axis=1)
+        known = np.flatnonzero(rows < self._hosts.count) if self.used else rows[:0]
+        if len(known):
+            own = self._hosts.groups[rows[known]]
+            groups, places = np.unique(own, return_inverse=True)
+            lined = (self._have_lines(groups) | np.isin(groups, lines[lines != NO_GROUP]))[places].reshape(own.shape)
+            found[known] = lined.any(axis=1) | self._in_several(rows[known])
+            found[known] |= np.abs(self._hosts.returned[rows[known]]) == self._tables.hosts.ended[rows[known]] + 1
+        return found
+
+    def _in_several(self, rows: Rows) -> Masks:
+        found: Masks = np.count_nonzero(self._hosts.groups[rows], axis=1) > 1
+        return found
+
+    def wait_since_return(self, rows: Rows) -> Masks:
+        """Whether each of these hosts returned from the front tier, was not visited since, and waits for a group."""
+        found = self.waits(rows)
+        some = rows[found]
+        found[found] = np.abs(self._hosts.returned[some]) == self._tables.hosts.ended[some] + 1
         return found
 
     def kept_waiting(self, groups: Rows) -> npt.NDArray[np.int64]:
@@ -552,29 +568,24 @@ class GroupTurns:
         turns = GROUP_WAITING_PER_TURN * self._groups.capacity[groups].astype(np.int64)
         return np.maximum(turns, GROUP_WAITING_LEAST)
 
+    def kept_waiting_for(self, group: int) -> int:
+        """As `kept_waiting`, for one group."""
+        return int(self.kept_waiting(np.array([group], np.uint32))[0])
+
     def waiting_for(self, group: int, crawl: int, klass: int, most: int) -> int:
         """How many hosts with at least a class wait in memory for a group and a crawl, counted up to `most`."""
         columns = np.array([group], np.uint32), np.array([crawl], np.uint32), np.array([klass], np.uint8)
         return int(np.frombuffer(self._turns.waiting_for(*columns, most), np.uint32)[0])
 
-    def idle_groups(self) -> list[int]:
-        """The groups for which hosts wait on disk and none in memory, and whose turns are not all in use."""
-        groups = np.fromiter(self._front.of_groups, np.uint32)
-        waiting = np.frombuffer(self._turns.waiting(groups), np.uint32)
-        taken = np.frombuffer(self._turns.in_flight(groups), np.uint32)
-        found: list[int] = groups[(waiting == 0) & (taken < self._groups.capacity[groups])].tolist()
-        return found
-
     def lines_for(self, rows: Rows, crawls: Rows, classes: npt.NDArray[np.uint8]) -> Rows:
         """The group in whose line on disk each of these hosts may wait, NO_GROUP without one: of the hosts that wait
-        for a crowded group, all but the `kept_waiting` of each crawl and class. crawls, classes: of their queues."""
+        for a crowded group, all but the `kept_waiting` of each crawl and class. A host of several groups is never
+        among them: in each line it would wait anew. crawls, classes: of their queues."""
         found = np.full(len(rows), NO_GROUP, np.uint32)
         at = np.frombuffer(self._turns.waits_at(np.ascontiguousarray(rows)), np.uint32)
         some = np.flatnonzero(at != NONE)
         ended = self._tables.hosts.ended[rows[some]]
-        some = some[self._hosts.returned[rows[some]] != -(ended + 1)]
-        if self._vainly:
-            some = some[np.array([row not in self._vainly for row in rows[some].tolist()], np.bool_)]
+        some = some[(self._hosts.returned[rows[some]] != -(ended + 1)) & ~self._in_several(rows[some])]
         waiting = np.frombuffer(self._turns.waiting(at[some]), np.uint32)
         some = some[(waiting > GROUP_WAITING_MOST) | self._have_lines(at[some])]
         if not len(some):
@@ -600,13 +611,27 @@ class GroupTurns:
         rows = rows[rows < self._hosts.count] if self.used else rows[:0]
         ended = self._tables.hosts.ended[rows] + 1
         self._hosts.returned[rows] = -ended if from_groups else ended
+        for row in rows.tolist() if from_groups else ():
+            for group in self._hosts.groups[row].tolist():
+                if group in self._front.of_groups:
+                    lines = self._front.of_groups[group]
+                    lines.returned = np.append(lines.returned, np.uint32(row))
 
-    def wait_since_return(self, rows: Rows) -> Masks:
-        """Whether each of these hosts returned from the front tier and was not visited since."""
-        found = np.zeros(len(rows), np.bool_)
-        known = np.flatnonzero(rows < self._hosts.count) if self.used else rows[:0]
-        found[known] = np.abs(self._hosts.returned[rows[known]]) == self._tables.hosts.ended[rows[known]] + 1
-        return found
+    def note_too_large(self, rows: Rows) -> None:
+        """Notes hosts whose cards do not fit into a record: until their next visit they keep their places."""
+        self.note_returned(rows, from_groups=True)
+
+    def waits_elsewhere(self, group: int) -> int:
+        """How many hosts that returned from the lines of a group, and were not visited since, do not wait for it: they
+        have its turn, or need an address or a robots.txt first."""
+        lines, hosts = self._front.of_groups[group], self._tables.hosts
+        rows = np.unique(lines.returned)
+        rows = rows[self._hosts.returned[rows] == -(hosts.ended[rows] + 1)]
+        queues = hosts.first_queue[rows]
+        rows = rows[self._tables.urls.backlog.waiting(queues) > 0]
+        lines.returned = rows
+        free = (hosts.flags[rows] & np.uint16(RULED)) == 0  # those that operators pause do not count
+        return int(np.count_nonzero(free & (np.frombuffer(self._turns.waits_at(rows), np.uint32) != group)))
 
     # -- looking -------------------------------------------------------------------------------------------------------
 
@@ -680,7 +705,9 @@ class GroupTurns:
         grouped = (hosts.flags[: own.count] & GROUPED) != 0
         busy = held - np.frombuffer(self._turns.stands(rows), np.bool_)
         wrong = rows[grouped & (busy != hosts.in_flight[: own.count])].tolist()
-        return found + [f"host {hosts.name(row)}: its turns are not those of its requests" for row in wrong[:10]]
+        found += [f"host {hosts.name(row)}: its turns are not those of its requests" for row in wrong[:10]]
+        lost = [group for group in self._front.of_groups if not self._groups.capacity[group]]
+        return found + [f"group {group}: hosts on disk wait for it, and it is not known" for group in lost]
 
     def __repr__(self) -> str:
         return f"<GroupTurns {len(self)} groups, {self.waiting} hosts wait>"

@@ -441,21 +441,21 @@ class ColdHosts:
 
     # -- going and coming ---------------------------------------------------------------------------------------------
 
-    def put_away(self, tables: Tables, rows: Rows, located: npt.NDArray[np.bool_], groups: Rows) -> None:
+    def put_away(self, tables: Tables, rows: Rows, located: npt.NDArray[np.bool_], groups: Rows) -> Rows:
         """Writes records of these hosts and removes their rows. `may_go` or `may_go_with_urls` must have allowed
-        them. located, groups: as in `LeavingHosts`, for those with queued URLs. Raises DamagedStoreError; then nothing
-        is changed."""
+        them. Returns the rows of hosts that stay, because their cards are too large or planned. located, groups: as in
+        `LeavingHosts`, for those with queued URLs. Raises DamagedStoreError; then nothing is changed."""
         assert self._ledger is not None
         hosts, queues = tables.hosts, tables.queues
         counts = tables.urls.backlog.waiting(hosts.first_queue[rows])
         some_cards: list[bytes] = []
-        classes = np.zeros(len(rows), np.uint8)
+        classes, stay = np.zeros(len(rows), np.uint8), rows[:0]
         if counts.any():
             fit, some_cards, classes = _taken(tables, rows, counts)
-            rows, counts, classes = rows[fit], counts[fit], classes[fit]
+            stay, rows, counts, classes = rows[~fit], rows[fit], counts[fit], classes[fit]
             located, groups = located[fit], groups[fit]
             if not len(rows):
-                return
+                return stay
         heads = np.zeros(len(rows), HEAD)
         cells = heads.view(RECORD)
         hashes, first = hosts.hash[rows], hosts.first_queue[rows]
@@ -507,6 +507,7 @@ class ColdHosts:
         for row in rows.tolist() if tables.addresses.left else ():
             tables.addresses.left.pop(row, None)  # it has no open lease, and tokens grow
         hosts.remove(rows)
+        return stay
 
     def _extra_of(self, tables: Tables, row: int, more: list[int], cards: bytes | None) -> bytes:
         """The values that few hosts have, packed. Adds the rows of further queues to `more`, and removes the host's

@@ -98,22 +98,26 @@ class _Batch:
 
 
 class _Line:
-    """Hosts in the order in which they were added."""
+    """Hosts in the order in which they were added, each with the number of its addition."""
 
-    __slots__ = ("_at", "_hashes")
+    __slots__ = ("_at", "_hashes", "_numbers")
 
     def __init__(self) -> None:
         self._hashes = array("Q")
+        self._numbers = array("I")
         self._at = 0  # hosts that have returned
 
     def __len__(self) -> int:
         return len(self._hashes) - self._at
 
-    def add(self, hashes: Hashes) -> None:
-        self._hashes.frombytes(np.ascontiguousarray(hashes).tobytes())
+    @property
+    def number(self) -> int:
+        """The number of the first host."""
+        return self._numbers[self._at]
 
-    def all(self) -> Hashes:
-        return np.array(self._hashes[self._at :], np.uint64)
+    def add(self, hashes: Hashes, numbers: npt.NDArray[np.uint32]) -> None:
+        self._hashes.frombytes(np.ascontiguousarray(hashes).tobytes())
+        self._numbers.frombytes(np.ascontiguousarray(numbers).tobytes())
 
     def first(self, most: int) -> Hashes:
         return np.array(self._hashes[self._at : self._at + most], np.uint64)
@@ -121,26 +125,28 @@ class _Line:
     def remove(self, count: int) -> None:
         self._at += count
         if 2 * self._at > len(self._hashes):
-            del self._hashes[: self._at]
+            del self._hashes[: self._at], self._numbers[: self._at]
             self._at = 0
 
     def keep(self, waits: Callable[[Hashes], _Mask]) -> None:
         """Removes hosts for which `waits` is false, and second places of a host."""
-        hashes = self.all()
+        hashes, numbers = self.first(len(self)), np.array(self._numbers[self._at :], np.uint32)
         self.remove(len(hashes))
-        hashes = hashes[waits(hashes)]
-        self.add(hashes[np.sort(np.unique(hashes, return_index=True)[1])])
+        places = np.sort(np.unique(hashes, return_index=True)[1])
+        places = places[waits(hashes[places])]
+        self.add(hashes[places], numbers[places])
 
 
 class GroupLines:
-    """The hosts on disk that wait for one group, by key. turns: of the group, since a host of the next line returned
-    for its age."""
+    """The hosts on disk that wait for one group, by key. turns: of the group, for which no host has returned for its
+    age yet. returned: rows of hosts that returned, some of which may have been visited since."""
 
-    __slots__ = ("_lines", "turns")
+    __slots__ = ("_lines", "returned", "turns")
 
     def __init__(self) -> None:
         self._lines: dict[Key, _Line] = {}
         self.turns = 0
+        self.returned = np.zeros(0, np.uint32)
 
     def __len__(self) -> int:
         """How many places all lines have, also of hosts that have returned."""
@@ -151,8 +157,10 @@ class GroupLines:
         """The keys with hosts."""
         return self._lines.keys()
 
-    def add(self, key: Key, hashes: Hashes) -> None:
-        self._lines.setdefault(key, _Line()).add(hashes)
+    def add(self, key: Key, hashes: Hashes, number: int) -> None:
+        """number: of the addition; it grows."""
+        numbers = np.full(len(hashes), number & 0xFFFF_FFFF, np.uint32)
+        self._lines.setdefault(key, _Line()).add(hashes, numbers)
 
     def first(self, key: Key, most: int) -> Hashes:
         """Returns up to `most` of the first hosts with a key."""
@@ -168,18 +176,18 @@ class GroupLines:
         """How many places its line has."""
         return len(self._lines[key])
 
-    def move_back(self, key: Key) -> None:
-        """Makes a key the last one."""
-        if key in self._lines:
-            self._lines[key] = self._lines.pop(key)
+    def oldest(self, keys: Iterable[Key]) -> Key:
+        """Which of these keys has the host that was added first."""
+        return min(keys, key=lambda key: self._lines[key].number)
 
     def all(self) -> Iterable[Hashes]:
         """The hosts of each line."""
-        return (line.all() for line in self._lines.values())
+        return (line.first(len(line)) for line in self._lines.values())
 
     def drop(self, crawl: int) -> list[Hashes]:
         """Removes the lines of a crawl, and returns their hosts."""
-        return [self._lines.pop(key).all() for key in [key for key in self._lines if key.crawl == crawl]]
+        gone = [self._lines.pop(key) for key in [key for key in self._lines if key.crawl == crawl]]
+        return [line.first(len(line)) for line in gone]
 
     def keep(self, waits: Callable[[Hashes], _Mask]) -> None:
         for key, line in list(self._lines.items()):
@@ -193,8 +201,8 @@ class FrontTier:
     return are before all that follow. A host that returned because a call named it stays in its line until the line is
     read there, or `tidy` meets it; the caller knows which hosts are cold.
 
-    of_groups: by the row of a group, the lines of hosts that wait for its turn, first in, first out. They use 16 bytes
-    for each host, and some 400 for each group and key. at_groups: by crawl, how many cold hosts are in them."""
+    of_groups: by the row of a group, the lines of hosts that wait for its turn, first in, first out. They use 20 bytes
+    for each host, and some 500 for each group and key. at_groups: by crawl, how many cold hosts are in them."""
 
     def __init__(self) -> None:
         self.of_groups: dict[int, GroupLines] = {}
@@ -214,7 +222,7 @@ class FrontTier:
     @property
     def bytes(self) -> int:
         """Bytes of memory for the hashes."""
-        return 8 * self._count + self._set_at_groups.statistics()["bytes"]
+        return 12 * self._count + self._set_at_groups.statistics()["bytes"]
 
     def add(self, hosts: LeavingHosts) -> None:
         """Adds hosts at the ends of their lines."""
@@ -234,6 +242,7 @@ class FrontTier:
         self._set_at_groups.add(slots_of(hosts.hashes), hosts.hashes)
         for crawl, own in by_value(hosts.crawls):
             self.at_groups[crawl] += len(hosts.hashes[own])
+        self._batches += 1
         numbers = hosts.numbers()
         order = np.lexsort((numbers, hosts.groups))  # hosts of one line remain in their order
         groups, numbers, hashes = hosts.groups[order], numbers[order], hosts.hashes[order]
@@ -243,7 +252,7 @@ class FrontTier:
         for start, end, group, number in zip(
             starts, [*starts[1:], len(order)], groups[starts].tolist(), numbers[starts].tolist(), strict=True
         ):
-            self.of_groups.setdefault(group, GroupLines()).add(keys[number], hashes[start:end])
+            self.of_groups.setdefault(group, GroupLines()).add(keys[number], hashes[start:end], self._batches)
 
     def are_at_groups(self, hashes: Hashes) -> _Mask:
         """Whether each of these cold hosts waits in the line of a group."""
