@@ -1,7 +1,7 @@
 """Moves hosts to the disk when too many are in memory, in bounded steps before a checkpoint begins: first hosts without
 queued URLs, the least recently visited ones. If they are not enough, hosts with few queued URLs follow: first those
-that wait for a group for which others wait in memory, then hosts that are ready, need an address, or wait for a group
-with few others. Of the latter the lowest classes go first, and of one class the youngest rows.
+that wait for a crowded group, then hosts that are ready, need an address, or wait for a group
+with few hosts. Among the latter the lowest classes leave first, and the youngest rows of a class.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class Cooling:
             self._put_away(*self._spared(*self._with_urls(rows, now, _BAR_OF_ALL)), now)
 
     def bring(self, want: int, crawl: int | None, now: Instant) -> bool:
-        """As `FrontReturns.bring`. Of the hosts that came, those that wait for a crowded group go to its lines."""
+        """As `FrontReturns.bring`. Hosts that returned and wait for a crowded group move to its lines."""
         came = self.front.bring(want, crawl, now)
         if self.front.came and self._turns.shared.used and self._may_put_back:
             rows = np.unique(np.concatenate(self.front.came))
@@ -127,7 +127,7 @@ class Cooling:
         return tables.urls.unread is None and tables.hosts.reuses and not tables.leaving.stalled
 
     def _with_urls(self, rows: Rows, now: Instant, bar: int) -> tuple[Rows, Rows]:
-        """Returns which of these ascending rows may go cold with their few queued URLs, and the group in whose line
+        """Returns which of these ascending rows may become cold with their few queued URLs, and the group in whose line
         each will wait: NO_GROUP if it may return as soon as its crawl and class need it. bar: of these, hosts with
         better places stay. Hosts that returned and were not drawn stay, and so do hosts of several groups, and the last
         ones in memory of a group with hosts on disk."""
@@ -145,7 +145,7 @@ class Cooling:
         return rows[may], groups[may]
 
     def _spared(self, rows: Rows, groups: Rows, step: int = 1) -> tuple[Rows, Rows]:
-        """Returns the hosts among these, from `_with_urls`, that may go so that enough others are ready, or need an
+        """Returns the hosts among these, from `_with_urls`, that may leave because enough remain ready, or need an
         address, for all workers: those with the lowest places. step: the rows are a sample, one of this number."""
         may, places = np.ones(len(rows), np.bool_), self._places(rows)
         for ring in self._rings:

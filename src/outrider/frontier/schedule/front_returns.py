@@ -6,8 +6,9 @@ most eight draws for each ready queue before it, on disk or in memory. If errand
 need one: then they are in the rings of such hosts, and every eighth errand for an address is for the host that has
 waited longest on disk.
 
-The hosts in the line of a group return when few others wait in memory for that group. Of each crawl and class with such
-hosts some wait there. In addition, after every eighth turn of the group a host of the next line returns.
+The hosts in the line of a group return when few wait in memory for that group. Some hosts of each crawl and class
+with such lines wait there. In addition, after every eighth turn of the group the host that has waited longest in its
+lines returns.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from outrider.limits import (
 
 
 class FrontReturns:
-    """hosts_max: with more hosts in memory none returns while others rest there or wait for groups: these become ready
+    """hosts_max: with more hosts in memory no host returns while some rest there or wait for groups: these become ready
     by themselves. came: the rows of hosts that the last `bring` recalled from lines of crawls and classes."""
 
     def __init__(self, tables: Tables, turns: HostSchedule, hosts_max: int) -> None:
@@ -43,7 +44,7 @@ class FrontReturns:
         self._returned: dict[Key, Rows] = {}  # by line: queues that returned and were still ready at the last call
         self._oldest = _NO_QUEUES  # queues that returned because they waited longest, in this order
         self.came: list[Rows] = []
-        self._seen: tuple[object, ...] = ()  # what decides which lines may be used, at the last look
+        self._seen: tuple[object, ...] = ()  # the states that decide which lines may be used, at the last look
         self._draws = {id(turns.ready): 0, id(turns.seekers): 0}  # of each ring, since the last one of them was drawn
 
     def next(self, now: Instant) -> Instant | None:
@@ -80,7 +81,7 @@ class FrontReturns:
 
     def bring(self, want: int, crawl: int | None, now: Instant) -> bool:
         """Recalls hosts before a draw of `want` queues, of one crawl or of all, and offers their queues. Returns
-        whether any came. Raises DamagedStoreError."""
+        whether any returned. Raises DamagedStoreError."""
         front, self.came = self._tables.cold.front, []
         if want <= 0 or not len(front) or self._tables.urls.unread is not None:
             return False
@@ -114,7 +115,7 @@ class FrontReturns:
         return came
 
     def _bring_oldest(self, want: int, crawl: int | None, now: Instant) -> bool:
-        """Recalls the hosts that have waited longest. Returns whether any came."""
+        """Recalls the hosts that have waited longest. Returns whether any returned."""
         oldest = self._tables.cold.front.oldest(self._keys_at(now, crawl))
         if oldest is None:
             return False
@@ -127,7 +128,7 @@ class FrontReturns:
         return len(queues) > 0
 
     def _may_wait(self, waiting: int, most: int) -> bool:
-        """Whether hosts return although this number of others came and wait for groups."""
+        """Whether hosts return although this number of earlier ones wait for groups."""
         return waiting < most or not len(self._turns.ready)
 
     def _settle(self, now: Instant, *, from_groups: bool = False) -> None:
@@ -140,7 +141,7 @@ class FrontReturns:
             self.came += changed
 
     def _bring_to_groups(self, want: int, now: Instant) -> bool:
-        """Recalls hosts from the lines of groups before a draw of `want` queues. Returns whether any came. Raises
+        """Recalls hosts from the lines of groups before a draw of `want` queues. Returns whether any returned. Raises
         DamagedStoreError."""
         front = self._tables.cold.front
         wanted, _ = self._wanted(now, most=FRONT_GROUPS_AT_ONCE + want)
@@ -163,8 +164,8 @@ class FrontReturns:
         return any(map(len, parts))
 
     def _first_cold(self, lines: GroupLines, key: Key, count: int) -> tuple[Hashes, int]:
-        """Returns up to `count` of the first hosts with a key that are cold, and how many places they use, with the
-        others before them: these returned because a call named them."""
+        """Returns up to `count` of the first hosts with a key that are cold, and how many places they use, with those
+        before them that are not cold any more: a call named these."""
         most = count
         while True:
             some = lines.first(key, most)

@@ -6,8 +6,8 @@ latest end of their delays or, with its own gap, the latest end of a request plu
 of its groups from the moment at which its queues are offered (it is *standing*) until its request is reported. Until
 it is drawn, it may lose its turns to hosts of a better class, and to hosts that a call selects by crawl or key.
 
-If many hosts wait for a group, most of them may go cold with their URLs and wait in lines of this group, in the front
-tier. As long as a group has such lines, some hosts wait for it in memory, and the others return when these are few.
+If many hosts wait for a group, most of them may become cold with their URLs and wait in lines of this group, in the
+front tier. As long as a group has such lines, some hosts wait for it in memory. When these are few, hosts return.
 """
 
 from __future__ import annotations
@@ -539,9 +539,9 @@ class GroupTurns:
                     self._front.of_groups[group].turns += 1
 
     def must_stay(self, rows: Rows, lines: Rows) -> Masks:
-        """Whether each of these hosts must not go to the line of its crawl and class: it is in several groups, hosts on
-        disk wait for its group, or it returned from the front tier, or was too large to leave, and was not visited
-        since. lines: the groups in whose lines others of these hosts will wait."""
+        """Whether each of these hosts must not move to the line of its crawl and class: it is in several groups, hosts
+        on disk wait for its group, or it returned from the front tier, or was too large to leave, and was not visited
+        since. lines: the groups in whose lines some of these hosts will wait."""
         found = np.zeros(len(rows), np.bool_)
         known = np.flatnonzero(rows < self._hosts.count) if self.used else rows[:0]
         if len(known):
@@ -564,7 +564,7 @@ class GroupTurns:
         return found
 
     def kept_waiting(self, groups: Rows) -> npt.NDArray[np.int64]:
-        """How many hosts of each crawl and class wait in memory for each of these groups while others do on disk."""
+        """How many hosts of each crawl and class wait in memory for each of these groups while more do on disk."""
         turns = GROUP_WAITING_PER_TURN * self._groups.capacity[groups].astype(np.int64)
         return np.maximum(turns, GROUP_WAITING_LEAST)
 
@@ -594,7 +594,7 @@ class GroupTurns:
         kept = self.kept_waiting(groups)
         most = len(rows) + int(kept.max())
         count = np.frombuffer(self._turns.waiting_for(groups, crawls, classes, most), np.uint32)
-        # Of hosts with the same group, crawl and class, those with the youngest rows leave.
+        # Among hosts with the same group, crawl and class the youngest rows leave.
         order = np.lexsort((-rows[some].astype(np.int64), classes, crawls, groups))
         alike = np.ones(len(some), np.bool_)
         for column in (groups, crawls, classes):
@@ -607,7 +607,7 @@ class GroupTurns:
 
     def note_returned(self, rows: Rows, *, from_groups: bool) -> None:
         """Notes hosts that returned from the front tier: until their next visit they wait in memory. from_groups: from
-        lines of groups. Hosts of other lines may still go to these."""
+        lines of groups. Hosts of other lines may still move to these."""
         rows = rows[rows < self._hosts.count] if self.used else rows[:0]
         ended = self._tables.hosts.ended[rows] + 1
         self._hosts.returned[rows] = -ended if from_groups else ended
@@ -630,7 +630,7 @@ class GroupTurns:
         queues = hosts.first_queue[rows]
         rows = rows[self._tables.urls.backlog.waiting(queues) > 0]
         lines.returned = rows
-        free = (hosts.flags[rows] & np.uint16(RULED)) == 0  # those that operators pause do not count
+        free = (hosts.flags[rows] & np.uint16(RULED)) == 0  # operators pause or slow some
         return int(np.count_nonzero(free & (np.frombuffer(self._turns.waits_at(rows), np.uint32) != group)))
 
     # -- looking -------------------------------------------------------------------------------------------------------

@@ -103,7 +103,7 @@ _SALTS = {state: mixed(np.array([state], np.uint64))[0] for state in _COUNTED.va
 
 _LOCATED, _CLASS = np.uint8(0x80), np.uint8(0x7F)
 """Bits of `klass`. Located: errands resolve addresses, and the address of the host was known when it left with queued
-URLs. Releases without this bit take it for a better class."""
+URLs. Releases without this bit read a better class."""
 
 _Counts = tuple[int, ...]
 """Queues, those of them with URLs that are not completed, hosts with queued URLs, those of them with a known address,

@@ -22,7 +22,7 @@ from outrider.frontier.format.constant import by_value
 Hashes = npt.NDArray[np.uint64]
 _Mask = npt.NDArray[np.bool_]
 NO_GROUP = 0
-"""In a column of groups: none. No group has this row."""
+"""In a column of groups: without one. No group has this row."""
 
 
 class Key(NamedTuple):
@@ -36,7 +36,7 @@ class Key(NamedTuple):
 
 
 class LeavingHosts(NamedTuple):
-    """Hosts that go cold with queued URLs, in columns. groups: the group in whose line each waits, NO_GROUP for the
+    """Hosts that become cold with queued URLs, in columns. groups: the group in whose line each waits, NO_GROUP for the
     line of its crawl and class. The other columns are those of `Key`."""
 
     crawls: npt.NDArray[np.uint32]
@@ -308,7 +308,7 @@ class FrontTier:
             hashes = np.concatenate(gone)
             hashes = hashes[self.are_at_groups(hashes)]
             kept = [line for lines in self.of_groups.values() for line in lines.all()]
-            if kept:  # it went to disk with URLs of another crawl since
+            if kept:  # it left again with URLs of another crawl
                 hashes = hashes[~np.isin(hashes, np.concatenate(kept))]
             self._set_at_groups.remove(slots_of(hashes), np.ascontiguousarray(hashes))
         self.at_groups.pop(crawl, None)

@@ -221,7 +221,7 @@ class Census:
 
 class ColdWithUrls(NamedTuple):
     """How many cold hosts have queued URLs: of crawls that run, those that need an address, those in lines of groups,
-    and the others; and those of paused crawls."""
+    and the remaining ones; and those of paused crawls."""
 
     seeking: int
     at_groups: int

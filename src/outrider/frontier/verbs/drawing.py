@@ -197,7 +197,7 @@ class LeaseDraw:
             self.settle()
         elif not self._claimed and turns.claim(wish.crawl, wish.key, left, wish.now):
             self._claimed = True  # the next round draws the claimed hosts, or ends the draw
-        elif not came:  # those that came wait for groups: others may not
+        elif not came:  # the hosts that came wait for groups: others may not
             return None
         self._by_key = self._with_key()
         return _NO_ROWS
