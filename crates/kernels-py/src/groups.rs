@@ -272,8 +272,8 @@ impl Groups {
         at_most(&classes, kernel::CLASS_MAX, "classes")?;
         let most = usize::try_from(most).unwrap_or(usize::MAX);
         let rows = numbers.into_iter().zip(crawls).zip(classes);
-        let counts = rows
-            .map(|((group, crawl), class)| self.kernel.waiting_for(group, crawl, class, most));
+        let counts =
+            rows.map(|((group, crawl), class)| self.kernel.waiting_for(group, crawl, class, most));
         Ok(bytes_of(groups.py(), counts.map(u32::to_le_bytes)))
     }
 
