@@ -368,6 +368,7 @@ def test_hosts_of_a_crowded_group_wait_on_disk_and_keep_its_gap(grouped, how):
         states = Counter(host.state for host in grouped.frontier.hosts(limit=100))
         assert {state: counts[state] for state in states} == states
         assert "39 of them because a group" in grouped.frontier.explain_idle().text
+        assert 39 == grouped.frontier.statistics()["groups"]["waiting"]
     elif how != "live":
         getattr(grouped, how)()
     found += visited_in_order(grouped)

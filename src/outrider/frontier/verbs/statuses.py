@@ -137,7 +137,7 @@ def statistics(
         **url_counts(tables, errands=errands),
         "hosts": host_counts(tables, census),
         **({"revisits": revisits} if revisits is not None else {}),
-        "groups": {"known": len(shared), "waiting": shared.waiting},
+        "groups": {"known": len(shared), "waiting": shared.waiting + tables.cold.front.at_groups.total()},
         **fetch_counts(tables),
         "payments": {name: tables.registry.tallies.get(f"payment.{name}", 0) for name in ("answers", "charged")}
         | {"hosts": tables.urls.payments.latest_hosts(PAYMENT_HOSTS_SHOWN)},
