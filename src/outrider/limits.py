@@ -198,7 +198,7 @@ GROUP_WAITING_MOST = 16  # hosts that wait for a group in memory before some of 
 GROUP_WAITING_LEAST = 4  # then this number of each crawl and class remain, or more:
 GROUP_WAITING_PER_TURN = 2  # for each turn of the group; they are drawn before the next call brings others
 FRONT_GROUPS_AT_ONCE = 16  # groups whose hosts return before a draw, in addition to one for each wanted queue
-FRONT_GROUP_LOOKS = 256  # further groups that one call looks at: a millisecond or two
+FRONT_GROUP_LOOKS = 64  # further groups that one call looks at: two milliseconds
 GROUP_ELSEWHERE_MOST = (
     16  # hosts that returned for a group and wait for an address or a robots.txt before others return
 )

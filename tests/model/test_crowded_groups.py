@@ -117,7 +117,9 @@ class CrowdedGroups:
 
     def checkpoint(self) -> None:
         self.world.frontier.checkpoint()
-        assert [] == recount(self.world.frontier) + self.world.inspect().turns.shared.problems()
+        machine = self.world.inspect()
+        problems = machine.turns.shared.problems() + machine.core.front.problems(self.world.clock.at)
+        assert [] == recount(self.world.frontier) + problems
 
     def end(self) -> None:
         """A process ends with its requests; the URLs of its leases are queued again."""

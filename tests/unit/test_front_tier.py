@@ -17,6 +17,7 @@ from outrider.crawl.orders.store_repair import repair
 from outrider.errors import DamagedStoreError, PagesNeedErrandsError
 from outrider.frontier.stores.front_tier import NO_GROUP, FrontTier, Key, LeavingHosts
 from outrider.limits import GROUP_ELSEWHERE_MOST, GROUP_WAITING_LEAST
+from outrider.local_hours import LocalHours
 
 
 @pytest.fixture
@@ -471,16 +472,16 @@ def test_of_a_group_whose_addresses_expired_few_hosts_return_at_once(crowds):
 def test_a_host_too_large_for_a_record_keeps_its_place_in_the_group(crowds):
     world = World(group={"domain": {"capacity": 1, "gap": 1.0}})
     world.discover(*shops(20))
-    world.discover(*[f"http://big.shop.com/{number}{'x' * 2_030}" for number in range(8)])
+    world.discover(*[Link(f"http://big.shop.com/{number}{'x' * 2_030}", priority=0.0) for number in range(8)])
     order: list[str] = []
     while "big.shop.com" not in order:
-        world.discover(*[f"http://new{len(order)}-{number}.shop.com/" for number in range(2)])
+        world.discover(*[Link(f"http://n{len(order)}-{number}.shop.com/", priority=0.0) for number in range(2)])
         world.frontier.checkpoint()
         (lease,) = world.lease(3)
         order.append(lease.host)
         world.report(outcome(lease, seconds=0.0, status=200))
         world.clock.move(1.0)
-        assert len(order) <= 40
+        assert len(order) <= 60
     world.frontier.close()
 
 
@@ -514,13 +515,86 @@ def test_hosts_that_wait_for_many_groups_do_not_fill_the_memory(crowds):
 
 
 def test_hosts_of_several_groups_stay_in_memory(crowds):
-    both = {"name": "both", "hosts": ["s1.shop.com", "s2.shop.com"]}
+    both = {"name": "both", "hosts": ["s28.shop.com", "s29.shop.com"]}
     world = World(group={"domain": {}, "group": [both]})
     gone_cold(world, *shops(30))
     hosts = world.inspect().tables.hosts
     names = {hosts.name(row) for row in range(hosts.count) if hosts.there[row]}
-    assert {"s1.shop.com", "s2.shop.com"} <= names
+    assert {"s28.shop.com", "s29.shop.com"} <= names
     assert len(names) < 10
+    world.frontier.close()
+
+
+def driven(world: World, most: int = 50, calls: int = 2_000, **answers: str) -> Counter[str]:
+    """Leases and answers until nothing is left or `calls` were made. Returns how many pages each host gave."""
+    found: Counter[str] = Counter()
+    for _ in range(calls):
+        leases = world.lease(most, errands=bool(answers))
+        for lease in leases:
+            if lease.kind == "address":
+                world.report(lease.located(answers["address"]))
+            else:
+                found[lease.host] += 1
+                world.report(outcome(lease, seconds=0.0, status=200))
+        if not leases:
+            if (wait := world.ready_in()) is None:
+                break
+            world.clock.move(max(wait, 0.001))
+        machine = world.inspect()
+        assert [] == machine.core.front.problems(world.clock.at)
+    return found
+
+
+def test_hosts_that_return_with_another_address_leave_room_for_the_next_ones(crowds):
+    world = World(group="address", addresses="errands")
+    world.discover(*[f"http://h{number}.com/" for number in range(100)])
+    while leases := [lease for lease in world.lease(50, errands=True) if lease.kind == "address"]:
+        world.report(*[lease.located("192.0.2.1", ttl_seconds=100.0) for lease in leases])
+    world.frontier.checkpoint()
+    assert at_groups(world) > 50
+    world.clock.move(200)
+    driven(world, address="192.0.2.2")
+    assert {"done": 100} == world.counts()
+    world.frontier.close()
+
+
+def test_urls_deleted_at_hosts_of_a_line_do_not_stop_the_others_of_the_group(crowds):
+    world = World(group={"domain": {"capacity": 1, "gap": 1.0}})
+    best = [f"http://a{number}.shop.com/" for number in range(20)]
+    world.discover(*[Link(url, priority=0.9) for url in best], *shops(30))
+    world.frontier.checkpoint()
+    world.frontier.delete_urls(best)
+    driven(world)
+    assert {"done": 30} == world.counts()
+    world.frontier.close()
+
+
+def test_closed_hosts_of_a_line_do_not_delay_the_open_ones(crowds):
+    hours = (LocalHours.of("c*.shop.com", "10:00-11:00 UTC"),)
+    world = World(group={"domain": {"capacity": 1, "gap": 1.0}}, hours=hours)
+    world.discover(*[f"http://{kind}{number}.shop.com/" for kind in "co" for number in range(50)])
+    world.frontier.checkpoint()
+    begun, found = world.clock.at, Counter()
+    while found["o"] < 50:
+        found.update(host[0] for host in driven(world, calls=1).elements())
+        assert world.clock.at - begun < 600_000_000, found
+    world.frontier.close()
+
+
+def test_a_ready_host_of_another_crawl_does_not_delay_hosts_on_disk(crowds):
+    set_limits(crowds, FRONT_RETURNS=16)
+    world = World(group={"domain": {"capacity": 1, "gap": 3_600.0}})
+    world.discover(*[Link(f"http://h{host}.d{domain}.com/", crawl="a") for host in range(10) for domain in range(30)])
+    world.discover(*[Link(f"http://x.free{domain}.com/", crawl="a") for domain in range(60)])
+    world.frontier.checkpoint()
+    world.reopen()
+    world.discover(Link("http://y.other.com/", crawl="b"))
+    found: list[str] = []
+    for _ in range(60):
+        leases = world.lease(20, crawl="a")
+        found += [lease.host for lease in leases if "free" in lease.host]
+        world.report(*[outcome(lease, seconds=0.0, status=200) for lease in leases])
+    assert 60 == len(found)
     world.frontier.close()
 
 

@@ -664,7 +664,7 @@ def test_without_a_setting_a_frontier_has_no_groups():
     [
         ("hosts", "use domain, address"),
         (7, "use domain, address"),
-        ({"domains": {}}, "'domains' is none of"),
+        ({"domains": {}}, "unknown table 'domains'"),
         ({"domain": True}, r"write it as a table, \[domain\]"),
         ({"domain": {"delay": 1}}, r"'delay' \(\[domain\]\) is no setting"),
         ({"address": {"capacity": 0}}, r"capacity 0 \(\[address\]\)"),

@@ -79,9 +79,9 @@ class FrontReturns:
         """The lines, without those of groups, whose hosts may be visited now."""
         return [key for key in self._keys(crawl) if self._may_return(key, now)]
 
-    def bring(self, want: int, crawl: int | None, now: Instant) -> bool:
-        """Recalls hosts before a draw of `want` queues, of one crawl or of all, and offers their queues. Returns
-        whether any returned. Raises DamagedStoreError."""
+    def bring(self, want: int, crawl: int | None, now: Instant, *, hungry: bool = False) -> bool:
+        """Recalls hosts before a draw of `want` queues, of one crawl or of all, and offers their queues. hungry: also if
+        many that returned wait for groups. Returns whether any returned. Raises DamagedStoreError."""
         front, self.came = self._tables.cold.front, []
         if want <= 0 or not len(front) or self._tables.urls.unread is not None:
             return False
@@ -91,14 +91,14 @@ class FrontReturns:
             if front.of_groups:
                 came |= self._bring_to_groups(want, now)
             if not self._is_full():
-                came |= self._bring_to_classes(want, crawl, now)
-                came |= self._bring_oldest(want, crawl, now)
+                came |= self._bring_to_classes(want, crawl, now, hungry=hungry)
+                came |= self._bring_oldest(want, crawl, now, hungry=hungry)
         finally:
             # `touch` had only hosts that returned: those that were drawn and are not leased yet must not be offered.
             self._tables.changed += others
         return came
 
-    def _bring_to_classes(self, want: int, crawl: int | None, now: Instant) -> bool:
+    def _bring_to_classes(self, want: int, crawl: int | None, now: Instant, *, hungry: bool) -> bool:
         """Recalls hosts of each line, as far as few of those that returned before are ready. Returns whether any
         came."""
         keys = self._keys_at(now, crawl)
@@ -107,29 +107,27 @@ class FrontReturns:
         came = False
         for key in keys:
             self._returned[key], ready = self._unvisited(self._returned.get(key, _NO_QUEUES))
-            if len(ready) <= most // 2 and self._may_wait(len(self._returned[key]) - len(ready), 2 * most):
+            waiting = len(self._returned[key]) - len(ready)
+            if len(ready) <= most // 2 and (hungry or waiting < 2 * most):
                 queues = self._recall(key, most - len(ready))
                 self._returned[key] = np.concatenate((self._returned[key], queues))
                 came |= len(queues) > 0
         self._settle(now)
         return came
 
-    def _bring_oldest(self, want: int, crawl: int | None, now: Instant) -> bool:
+    def _bring_oldest(self, want: int, crawl: int | None, now: Instant, *, hungry: bool) -> bool:
         """Recalls the hosts that have waited longest. Returns whether any returned."""
         oldest = self._tables.cold.front.oldest(self._keys_at(now, crawl))
         if oldest is None:
             return False
         ready = len(self._ready_oldest(crawl))
-        if ready > want // OLDEST_DRAW_EVERY or not self._may_wait(len(self._oldest) - ready, 2 * FRONT_RETURNS):
+        waiting = len(self._oldest) - ready
+        if ready > want // OLDEST_DRAW_EVERY or (waiting >= 2 * FRONT_RETURNS and not hungry):
             return False
         queues = self._recall(oldest, max(FRONT_RETURNS, want // OLDEST_DRAW_EVERY + 1))
         self._oldest = np.concatenate((self._oldest, queues))
         self._settle(now)
         return len(queues) > 0
-
-    def _may_wait(self, waiting: int, most: int) -> bool:
-        """Whether hosts return although this number of earlier ones wait for groups."""
-        return waiting < most or not len(self._turns.ready)
 
     def _settle(self, now: Instant, *, from_groups: bool = False) -> None:
         """Offers the queues of the hosts that returned."""
@@ -160,7 +158,6 @@ class FrontReturns:
         for group, key, taken in places:
             front.remove_of_group(group, key, taken)
         self._settle(now, from_groups=True)
-        self._turns.shared.active.difference_update(wanted)
         return any(map(len, parts))
 
     def _first_cold(self, lines: GroupLines, key: Key, count: int) -> tuple[Hashes, int]:
@@ -189,9 +186,9 @@ class FrontReturns:
         for group in list(islice(shared.active, FRONT_GROUP_LOOKS + most)):
             counts = self._wanted_of(group, now) if group in front.of_groups else {}
             if counts:
-                found[group] = counts
                 if len(found) == most:
                     break
+                found[group] = counts
             else:
                 shared.active.discard(group)
         return found, len(shared.active) == len(found)
@@ -202,7 +199,7 @@ class FrontReturns:
         shared, lines = self._turns.shared, self._tables.cold.front.of_groups[group]
         keys = [key for key in lines.keys if self._may_return(key, now)]
         most = shared.kept_waiting_for(group)
-        if not keys or shared.waits_elsewhere(group) >= GROUP_ELSEWHERE_MOST + most:
+        if not keys or shared.waits_elsewhere(group, now) >= GROUP_ELSEWHERE_MOST + most:
             return {}
         found: Counter[Key] = Counter()
         there: Counter[int] = Counter()  # by crawl, how many return already: their classes are as good or better
@@ -256,6 +253,13 @@ class FrontReturns:
                 parts.append(tables.hosts.first_queue[tables.hosts.find(hosts)])
             front.remove(key, len(hashes))
         return np.concatenate(parts)
+
+    def problems(self, now: Instant) -> list[str]:
+        """Errors inside, in words: groups from whose lines hosts are to return, and nothing would bring them."""
+        shared, front = self._turns.shared, self._tables.cold.front
+        self._wanted(now, most=0)  # after a change of a crawl or of the clock it looks at all
+        forgotten = [group for group in front.of_groups if group not in shared.active and self._wanted_of(group, now)]
+        return [f"group {group}: no call will bring back its hosts on disk" for group in forgotten]
 
     def forget(self, queues: Rows) -> None:
         """Forgets queues that leave again, to lines of groups: other hosts will get their rows."""

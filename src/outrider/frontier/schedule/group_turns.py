@@ -131,7 +131,8 @@ class GroupTurns:
         self.seeking: set[int] = set()  # hosts that are offered as soon as their addresses are known
         self._front = tables.cold.front  # its lines of groups name groups by row
         self.active: set[int] = set()
-        """Groups with such lines whose turns or waiting hosts changed, until `FrontReturns` has looked at them."""
+        """Groups with such lines whose turns or waiting hosts changed, until `FrontReturns` needs no host of them. So a
+        group from whose lines hosts are to return is always here."""
         self._without_hosts: set[int] = set()  # groups whose last host left while they had such lines
         for group in self._clocked:
             self._define(1, group)
@@ -621,16 +622,18 @@ class GroupTurns:
         """Notes hosts whose cards do not fit into a record: until their next visit they keep their places."""
         self.note_returned(rows, from_groups=True)
 
-    def waits_elsewhere(self, group: int) -> int:
-        """How many hosts that returned from the lines of a group, and were not visited since, do not wait for it: they
-        have its turn, or need an address or a robots.txt first."""
+    def waits_elsewhere(self, group: int, now: Instant) -> int:
+        """How many hosts of a group that returned from its lines, and were not visited since, do not wait for it: they
+        have its turn, or need an address or a robots.txt first. Hosts that rest, or that operators pause or slow, do
+        not count: they may need hours."""
         lines, hosts = self._front.of_groups[group], self._tables.hosts
         rows = np.unique(lines.returned)
         rows = rows[self._hosts.returned[rows] == -(hosts.ended[rows] + 1)]
+        rows = rows[(self._hosts.groups[rows] == group).any(axis=1)]  # without hosts that have another address now
         queues = hosts.first_queue[rows]
         rows = rows[self._tables.urls.backlog.waiting(queues) > 0]
         lines.returned = rows
-        free = (hosts.flags[rows] & np.uint16(RULED)) == 0  # operators pause or slow some
+        free = ((hosts.flags[rows] & np.uint16(RULED)) == 0) & (hosts.rest_until[rows] <= now)
         return int(np.count_nonzero(free & (np.frombuffer(self._turns.waits_at(rows), np.uint32) != group)))
 
     # -- looking -------------------------------------------------------------------------------------------------------
