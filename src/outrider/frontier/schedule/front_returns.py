@@ -80,8 +80,8 @@ class FrontReturns:
         return [key for key in self._keys(crawl) if self._may_return(key, now)]
 
     def bring(self, want: int, crawl: int | None, now: Instant, *, hungry: bool = False) -> bool:
-        """Recalls hosts before a draw of `want` queues, of one crawl or of all, and offers their queues. hungry: also if
-        many that returned wait for groups. Returns whether any returned. Raises DamagedStoreError."""
+        """Recalls hosts before a draw of `want` queues, of one crawl or of all, and offers their queues. hungry: also
+        if many that returned wait for groups. Returns whether any returned. Raises DamagedStoreError."""
         front, self.came = self._tables.cold.front, []
         if want <= 0 or not len(front) or self._tables.urls.unread is not None:
             return False
