@@ -41,7 +41,7 @@ class FrontReturns:
 
     def __init__(self, tables: Tables, turns: HostSchedule, hosts_max: int) -> None:
         self._tables, self._turns, self._hosts_max = tables, turns, hosts_max
-        self._returned: dict[Key, Rows] = {}  # by line: queues that returned and were still ready at the last call
+        self._returned: dict[Key, Rows] = {}  # by line: queues that returned and were not drawn yet at the last call
         self._oldest = _NO_QUEUES  # queues that returned because they waited longest, in this order
         self.came: list[Rows] = []
         self._seen: tuple[object, ...] = ()  # the states that decide which lines may be used, at the last look
@@ -100,7 +100,7 @@ class FrontReturns:
 
     def _bring_to_classes(self, want: int, crawl: int | None, now: Instant, *, hungry: bool) -> bool:
         """Recalls hosts of each line, as far as few of those that returned before are ready. Returns whether any
-        came."""
+        returned."""
         keys = self._keys_at(now, crawl)
         # Many lines share an amount, so that no call recalls too many.
         most = min(FRONT_RETURNS + want, max(2, (4 * FRONT_RETURNS + 2 * want) // max(len(keys), 1)))
