@@ -461,7 +461,7 @@ class GroupTurns:
         rows = rows[np.frombuffer(self._turns.waits_at(rows), np.uint32) != NONE]
         went, displaced = self._turns.claim(rows, now, _PATIENCE)
         claimed, gone = rows[np.frombuffer(went, np.bool_)], np.frombuffer(displaced, np.uint32)
-        self._note_activity(claimed)
+        self._note_activity(np.concatenate((rows, gone)))  # a host of several groups may wait for another one now
         return claimed, gone
 
     def _keep(self, host: int) -> None:
