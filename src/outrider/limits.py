@@ -199,9 +199,7 @@ GROUP_WAITING_LEAST = 4  # then this number of each crawl and class remain, or m
 GROUP_WAITING_PER_TURN = 2  # for each turn of the group; they are drawn before the next call brings others
 FRONT_GROUPS_AT_ONCE = 16  # groups whose hosts return before a draw, in addition to one for each wanted queue
 FRONT_GROUP_LOOKS = 64  # further groups that one call looks at: two milliseconds
-GROUP_ELSEWHERE_MOST = (
-    16  # hosts that returned for a group and wait for an address or a robots.txt before others return
-)
+GROUP_ELSEWHERE_MOST = 16  # hosts that returned for a group and need an address or a robots.txt first
 COLD_SAMPLE_ROWS = 16_384  # hosts whose last use is compared to find the oldest ones: a millisecond or two
 NAMES_FREED_BYTES_MIN = 1 << 20  # below this, removed names of hosts are not worth copying the others
 QUEUE_RULES_SHARED_MAX = 1_024  # different rules that are kept to be shared: most queues have those of their crawl

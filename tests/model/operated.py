@@ -480,7 +480,7 @@ class Operated:
 
     def put(self) -> None:
         state, crawl = self.rng.choice(["queued", "waiting", "done"]), self.rng.choice(["default", "other"])
-        # A URL with an open lease is left out: `put` would end the lease, and the judge has no rule for that.
+        # `put` ends the open lease of a URL, and the judge cannot check that. So the history skips leased URLs.
         leased = {parsed(request.url) for request in self.judge.open.values()}
         urls = [url for url in (self.url(), self.url()) if parsed(url) not in leased]
         records = [{"url": url, "state": state, "crawl": crawl} for url in urls]

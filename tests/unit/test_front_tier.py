@@ -452,14 +452,20 @@ def test_a_group_remains_known_while_all_its_hosts_are_on_disk(crowds):
     world.frontier.close()
 
 
-def test_of_a_group_whose_addresses_expired_few_hosts_return_at_once(crowds):
+def at_one_address(hosts: int) -> World:
+    """A frontier whose hosts all have one address, which has expired; most of them wait on disk."""
     world = World(group="address", addresses="errands")
-    world.discover(*[f"http://h{number}.com/" for number in range(300)])
+    world.discover(*[f"http://h{number}.com/" for number in range(hosts)])
     while leases := [lease for lease in world.lease(50, errands=True) if lease.kind == "address"]:
         world.report(*[lease.located("192.0.2.1", ttl_seconds=100.0) for lease in leases])
     world.frontier.checkpoint()
-    assert at_groups(world) > 200
     world.clock.move(200)
+    return world
+
+
+def test_of_a_group_whose_addresses_expired_few_hosts_return_at_once(crowds):
+    world = at_one_address(300)
+    assert at_groups(world) > 200
     errands = 0
     for _ in range(40):  # DNS does not answer meanwhile
         errands += len(world.lease(50, errands=True))
@@ -546,13 +552,8 @@ def driven(world: World, most: int = 50, calls: int = 2_000, **answers: str) -> 
 
 
 def test_hosts_that_return_with_another_address_leave_room_for_the_next_ones(crowds):
-    world = World(group="address", addresses="errands")
-    world.discover(*[f"http://h{number}.com/" for number in range(100)])
-    while leases := [lease for lease in world.lease(50, errands=True) if lease.kind == "address"]:
-        world.report(*[lease.located("192.0.2.1", ttl_seconds=100.0) for lease in leases])
-    world.frontier.checkpoint()
+    world = at_one_address(100)
     assert at_groups(world) > 50
-    world.clock.move(200)
     driven(world, address="192.0.2.2")
     assert {"done": 100} == world.counts()
     world.frontier.close()

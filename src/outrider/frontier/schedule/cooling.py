@@ -103,9 +103,9 @@ class Cooling:
             self._put_away(empty, _no_groups(empty), now)
             self._put_away(*self._spared(*self._with_urls(rows, now, _BAR_OF_ALL)), now)
 
-    def bring(self, want: int, crawl: int | None, now: Instant, *, hungry: bool) -> bool:
+    def bring(self, want: int, crawl: int | None, now: Instant, *, nothing_drawn: bool) -> bool:
         """As `FrontReturns.bring`. Hosts that returned and wait for a crowded group move to its lines."""
-        came = self.front.bring(want, crawl, now, hungry=hungry)
+        came = self.front.bring(want, crawl, now, nothing_drawn=nothing_drawn)
         if self.front.came and self._turns.shared.used and self._may_put_back:
             rows = np.unique(np.concatenate(self.front.came))
             rows = may_go_with_urls(self._tables, rows[self._turns.shared.waits(rows)], now)

@@ -79,9 +79,10 @@ class FrontReturns:
         """The lines, without those of groups, whose hosts may be visited now."""
         return [key for key in self._keys(crawl) if self._may_return(key, now)]
 
-    def bring(self, want: int, crawl: int | None, now: Instant, *, hungry: bool = False) -> bool:
-        """Recalls hosts before a draw of `want` queues, of one crawl or of all, and offers their queues. hungry: also
-        if many that returned wait for groups. Returns whether any returned. Raises DamagedStoreError."""
+    def bring(self, want: int, crawl: int | None, now: Instant, *, nothing_drawn: bool = False) -> bool:
+        """Recalls hosts before a draw of `want` queues, of one crawl or of all, and offers their queues.
+        nothing_drawn: the call found no ready host, so hosts return although many wait for groups. Returns whether any
+        returned. Raises DamagedStoreError."""
         front, self.came = self._tables.cold.front, []
         if want <= 0 or not len(front) or self._tables.urls.unread is not None:
             return False
@@ -91,14 +92,14 @@ class FrontReturns:
             if front.of_groups:
                 came |= self._bring_to_groups(want, now)
             if not self._is_full():
-                came |= self._bring_to_classes(want, crawl, now, hungry=hungry)
-                came |= self._bring_oldest(want, crawl, now, hungry=hungry)
+                came |= self._bring_to_classes(want, crawl, now, nothing_drawn=nothing_drawn)
+                came |= self._bring_oldest(want, crawl, now, nothing_drawn=nothing_drawn)
         finally:
             # `touch` had only hosts that returned: those that were drawn and are not leased yet must not be offered.
             self._tables.changed += others
         return came
 
-    def _bring_to_classes(self, want: int, crawl: int | None, now: Instant, *, hungry: bool) -> bool:
+    def _bring_to_classes(self, want: int, crawl: int | None, now: Instant, *, nothing_drawn: bool) -> bool:
         """Recalls hosts of each line, as far as few of those that returned before are ready. Returns whether any
         returned."""
         keys = self._keys_at(now, crawl)
@@ -108,21 +109,21 @@ class FrontReturns:
         for key in keys:
             self._returned[key], ready = self._unvisited(self._returned.get(key, _NO_QUEUES))
             waiting = len(self._returned[key]) - len(ready)
-            if len(ready) <= most // 2 and (hungry or waiting < 2 * most):
+            if len(ready) <= most // 2 and (nothing_drawn or waiting < 2 * most):
                 queues = self._recall(key, most - len(ready))
                 self._returned[key] = np.concatenate((self._returned[key], queues))
                 came |= len(queues) > 0
         self._settle(now)
         return came
 
-    def _bring_oldest(self, want: int, crawl: int | None, now: Instant, *, hungry: bool) -> bool:
+    def _bring_oldest(self, want: int, crawl: int | None, now: Instant, *, nothing_drawn: bool) -> bool:
         """Recalls the hosts that have waited longest. Returns whether any returned."""
         oldest = self._tables.cold.front.oldest(self._keys_at(now, crawl))
         if oldest is None:
             return False
         ready = len(self._ready_oldest(crawl))
         waiting = len(self._oldest) - ready
-        if ready > want // OLDEST_DRAW_EVERY or (waiting >= 2 * FRONT_RETURNS and not hungry):
+        if ready > want // OLDEST_DRAW_EVERY or (waiting >= 2 * FRONT_RETURNS and not nothing_drawn):
             return False
         queues = self._recall(oldest, max(FRONT_RETURNS, want // OLDEST_DRAW_EVERY + 1))
         self._oldest = np.concatenate((self._oldest, queues))

@@ -47,17 +47,18 @@ _PATIENCE = instant(GROUP_AGED_TURN_SECONDS)
 class _HostColumns(Columns):
     """joined: whether the host of the row is in its groups. groups: up to four, 0 for an empty place. located_until:
     the instant until which its address counts as known, 0 if `located` must find it. returned: 0, or for a host that
-    returned from the front tier, 1 + the end of its last visit then; negative, if it returned from a line of a
-    group."""
+    returned from the front tier, 1 + the end of its last visit then. keeps_place: it must wait in memory until its next
+    visit: it returned from a line of a group, or is too large for a record."""
 
     joined: Column
     groups: Column
     located_until: Column
     returned: Column
+    keeps_place: Column
 
     def __init__(self) -> None:
         groups = f"{GROUPS_PER_HOST_MAX}u4"
-        super().__init__({"joined": "?", "groups": groups, "located_until": "i8", "returned": "i8"})
+        super().__init__({"joined": "?", "groups": groups, "located_until": "i8", "returned": "i8", "keeps_place": "?"})
 
     def grow(self, count: int) -> None:
         self._room(count - self.count)
@@ -550,7 +551,7 @@ class GroupTurns:
             groups, places = np.unique(own, return_inverse=True)
             lined = (self._have_lines(groups) | np.isin(groups, lines[lines != NO_GROUP]))[places].reshape(own.shape)
             found[known] = lined.any(axis=1) | self._in_several(rows[known])
-            found[known] |= np.abs(self._hosts.returned[rows[known]]) == self._tables.hosts.ended[rows[known]] + 1
+            found[known] |= self._unvisited(rows[known])
         return found
 
     def _in_several(self, rows: Rows) -> Masks:
@@ -561,7 +562,12 @@ class GroupTurns:
         """Whether each of these hosts returned from the front tier, was not visited since, and waits for a group."""
         found = self.waits(rows)
         some = rows[found]
-        found[found] = np.abs(self._hosts.returned[some]) == self._tables.hosts.ended[some] + 1
+        found[found] = self._unvisited(some)
+        return found
+
+    def _unvisited(self, rows: Rows) -> Masks:
+        """Whether each of these hosts was not visited since `note_returned` named it."""
+        found: Masks = self._hosts.returned[rows] == self._tables.hosts.ended[rows] + 1
         return found
 
     def kept_waiting(self, groups: Rows) -> npt.NDArray[np.int64]:
@@ -585,8 +591,8 @@ class GroupTurns:
         found = np.full(len(rows), NO_GROUP, np.uint32)
         at = np.frombuffer(self._turns.waits_at(np.ascontiguousarray(rows)), np.uint32)
         some = np.flatnonzero(at != NONE)
-        ended = self._tables.hosts.ended[rows[some]]
-        some = some[(self._hosts.returned[rows[some]] != -(ended + 1)) & ~self._in_several(rows[some])]
+        stay = self._hosts.keeps_place[rows[some]] & self._unvisited(rows[some])
+        some = some[~(stay | self._in_several(rows[some]))]
         waiting = np.frombuffer(self._turns.waiting(at[some]), np.uint32)
         some = some[(waiting > GROUP_WAITING_MOST) | self._have_lines(at[some])]
         if not len(some):
@@ -610,8 +616,8 @@ class GroupTurns:
         """Notes hosts that returned from the front tier: until their next visit they wait in memory. from_groups: from
         lines of groups. Hosts of other lines may still move to these."""
         rows = rows[rows < self._hosts.count] if self.used else rows[:0]
-        ended = self._tables.hosts.ended[rows] + 1
-        self._hosts.returned[rows] = -ended if from_groups else ended
+        self._hosts.returned[rows] = self._tables.hosts.ended[rows] + 1
+        self._hosts.keeps_place[rows] = from_groups
         for row in rows.tolist() if from_groups else ():
             for group in self._hosts.groups[row].tolist():
                 if group in self._front.of_groups:
@@ -620,7 +626,9 @@ class GroupTurns:
 
     def note_too_large(self, rows: Rows) -> None:
         """Notes hosts whose cards do not fit into a record: until their next visit they keep their places."""
-        self.note_returned(rows, from_groups=True)
+        rows = rows[rows < self._hosts.count] if self.used else rows[:0]
+        self._hosts.returned[rows] = self._tables.hosts.ended[rows] + 1
+        self._hosts.keeps_place[rows] = True
 
     def waits_elsewhere(self, group: int, now: Instant) -> int:
         """How many hosts of a group that returned from its lines, and were not visited since, do not wait for it: they
@@ -628,7 +636,7 @@ class GroupTurns:
         not count: they may need hours."""
         lines, hosts = self._front.of_groups[group], self._tables.hosts
         rows = np.unique(lines.returned)
-        rows = rows[self._hosts.returned[rows] == -(hosts.ended[rows] + 1)]
+        rows = rows[self._hosts.keeps_place[rows] & self._unvisited(rows)]
         rows = rows[(self._hosts.groups[rows] == group).any(axis=1)]  # without hosts that have another address now
         queues = hosts.first_queue[rows]
         rows = rows[self._tables.urls.backlog.waiting(queues) > 0]

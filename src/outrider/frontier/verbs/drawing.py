@@ -190,7 +190,7 @@ class LeaseDraw:
             oldest = self._core.front.draw_oldest(left, wish.crawl, turns.ready)
             drawn = np.frombuffer(turns.ready.draw(left - len(oldest), wish.crawl), np.uint32)
             drawn = drawn if not len(oldest) else np.concatenate((oldest, drawn))
-            came = came or (not len(drawn) and self.bring(left, hungry=True))
+            came = came or (not len(drawn) and self.bring(left, nothing_drawn=True))
         if len(drawn):
             self._claimed = False
             return drawn
@@ -203,11 +203,13 @@ class LeaseDraw:
         self._by_key = self._with_key()
         return _NO_ROWS
 
-    def bring(self, want: int, *, hungry: bool = False) -> bool:
-        """Brings cold hosts with URLs back to the rings before `want` of them are drawn, a few times in a call. hungry:
-        nothing was drawn. Returns whether any returned."""
+    def bring(self, want: int, *, nothing_drawn: bool = False) -> bool:
+        """Brings cold hosts with URLs back to the rings before `want` of them are drawn, a few times in a call. Returns
+        whether any returned."""
+        if self._returns_left <= 0:
+            return False
         wish = self._wish
-        came = self._returns_left > 0 and self._core.cooling.bring(want, wish.crawl, wish.now, hungry=hungry)
+        came = self._core.cooling.bring(want, wish.crawl, wish.now, nothing_drawn=nothing_drawn)
         self._returns_left -= came
         return came
 
