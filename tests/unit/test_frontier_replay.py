@@ -41,7 +41,7 @@ ROWS = ("leases", "rested", "backlog", "spent", "voids", "rules", "groups", "cha
 class OneByOne:
     """Applies each frame alone, in the order of the log."""
 
-    def __init__(self, tables: Tables) -> None:
+    def __init__(self, tables: Tables, *, carries: bool = False) -> None:
         self.tables = tables
 
     def add(self, payload: bytes, lsn: int = 0) -> None:
@@ -52,6 +52,9 @@ class OneByOne:
     def close(self) -> None:
         pass
 
+    def finish(self) -> None:
+        pass
+
 
 class Counted(Window):
     """A window that counts the frames that it applied one by one."""
@@ -59,8 +62,8 @@ class Counted(Window):
     rows_max = 16_384
     one_by_one = together = 0
 
-    def __init__(self, tables: Tables) -> None:
-        super().__init__(tables, rows_max=self.rows_max)
+    def __init__(self, tables: Tables, *, carries: bool = False) -> None:
+        super().__init__(tables, carries=carries, rows_max=self.rows_max)
 
     def _together(self) -> bool:
         done = super()._together()

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import random
 import threading
+from functools import partial
 from typing import Any
 
 import pytest
@@ -17,7 +18,8 @@ from model.world import World, hosts_go_cold, outcome, recount, slots_stay_unrea
 from outrider import AsyncFrontier, Frontier, Link
 from outrider.clock import instant
 from outrider.errors import DamagedStoreError, StoreFailedError, StoreFullError
-from outrider.frontier.state import kept_schedule
+from outrider.frontier.state import kept_schedule, recovery
+from outrider.frontier.state.replay import Window
 from outrider.frontier.state.unread_slots import UnreadSlots
 from outrider.frontier.stores.tailed_backlog import TailedBacklog
 from outrider.journey import Code, Lease
@@ -181,6 +183,59 @@ def test_random_calls_and_kills_while_slots_are_unread(seed, cold, monkeypatch):
         random_calls(world, rng, leased, 12)
         compare_openings(world.disk.copy(), now=world.clock.at)
     assert unread, "one of the openings left slots for later"
+    assert recount(world.frontier) == []
+
+
+@pytest.fixture
+def _windows_of_one_frame(monkeypatch):
+    monkeypatch.setattr(recovery, "Window", partial(Window, rows_max=1))
+
+
+@pytest.mark.usefixtures("_windows_of_one_frame")
+def test_visits_in_the_log_are_replayed_without_a_search():
+    """Only leases that are open at the end need their records."""
+    world = World(**SETTINGS)
+    world.discover(*(f"http://h{page % HOSTS}.com/{page}" for page in range(60)))
+    world.frontier.checkpoint()
+    for _ in range(9):
+        world.clock.move(2)
+        done, gone, *rest = world.lease(4)
+        world.frontier.extend([done.token, rest[0].token], 90)
+        world.frontier.rest([done.token])
+        world.report(outcome(done, status=200), gone.gone(status=404))
+        world.frontier.release([lease.token for lease in rest])
+    world.clock.move(2)
+    still_open = world.lease(2, worker="w", ttl_seconds=600)
+    assert len(still_open) == 2
+    world.frontier.extend(still_open.tokens, 900)
+    world.frontier.rest(still_open.tokens[:1])
+    disk = world.disk.copy()
+    world.kill()
+    unread = unread_of(world)
+    assert unread is not None
+    assert (len(unread), unread.searched) == (SLOTS, len(still_open))
+    assert compare_openings(disk, now=world.clock.at)
+    assert recount(world.frontier) == []
+    world.report(*(outcome(lease, status=200) for lease in still_open))
+    assert recount(world.frontier) == []
+
+
+def test_a_url_that_the_log_leases_and_then_parks_is_parked():
+    world = World(**SETTINGS, max_pages_per_host=1)
+    world.discover(*(f"http://h{page % HOSTS}.com/{page}" for page in range(60)), "http://p.com/")
+    world.frontier.checkpoint()
+    lease = world.one(key="p.com")
+    world.frontier.release([lease.token])
+    world.discover(Link("http://p.com/best", priority=1.0))
+    world.clock.move(2)
+    world.report(outcome(world.one(key="p.com"), status=200))
+    world.clock.move(2)
+    assert world.urls(1, key="p.com") == []
+    assert world.state(lease.url) == "parked"
+    world.kill()
+    assert not world.inspect().tables.urls.scanned
+    assert unread_of(world) is None, "parked URLs have their places"
+    assert world.state(lease.url) == "parked"
     assert recount(world.frontier) == []
 
 

@@ -45,25 +45,25 @@ def load(tables: Tables, checkpoint: Checkpoint | None, log: Log, schedule: Chec
                 leases.append(payload)
             elif section != RUNS:
                 if section != here:
-                    window.close()
+                    window.finish()
                     here = section
                     if section not in (OWN, HOSTS):
                         tables.meet_cold()  # calls during the round may have recalled hosts after the copied rows
                 window.add(payload)
-    window.close()
+    window.finish()
     unused = _restore_urls(tables, checkpoint, schedule)
     tables.urls.seen.note_additions()
     for payload in leases:
         with applied(0, 0):
             apply(tables, payload)
-    window = Window(tables)
+    window = Window(tables, carries=True)
     for payloads in ahead(_payloads(log, checkpoint.start_lsn if checkpoint is not None else 0)):
         for lsn, payload in payloads:
             window.add(payload, lsn)
             if tables.urls.unread is not None and tables.urls.unread.are_searched_often():
-                window.close()
+                window.finish()
                 tables.urls.unread.read_all()
-    window.close()
+    window.finish()
     tables.urls.seen.add_noted()
     _read_slots(tables)
     if lost := tables.robots.settle():

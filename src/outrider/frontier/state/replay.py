@@ -4,6 +4,9 @@ A call of numpy has a fixed cost, and a frame of one URL needs dozens of calls. 
 blocks of one kind together, and applies for each URL only the end: its last version, and the lease that is still open.
 A fact of a kind that changes the meaning of others closes the window and is applied alone. A window with a rare case in
 it is applied frame by frame.
+
+A lease that is open at the end of a window mostly ends in the next one. The replay of a log carries it from window to
+window, as its card may be in a slot that is not read yet: only the leases that are still open at the end need theirs.
 """
 
 from __future__ import annotations
@@ -36,7 +39,7 @@ from outrider.frontier.format.facts import (
 )
 from outrider.frontier.state.hosts import firsts_of, has_equals
 from outrider.frontier.state.tables import Tables
-from outrider.frontier.state.url_table import UNKNOWN
+from outrider.frontier.state.url_table import PASSED_TOKEN, UNKNOWN
 from outrider.kernels.card_layout import HAS_CONTENT, HEAD, HEAD_BYTES, OPAQUE
 from outrider.limits import OWN_SLOT, REPLAY_WINDOW_BYTES, REPLAY_WINDOW_ROWS, RUN_BODY_BYTES_MAX, WAKES_PER_CALL_MAX
 from outrider.storage.record_columns import body_bytes
@@ -44,6 +47,8 @@ from outrider.storage.record_columns import body_bytes
 _Times: TypeAlias = npt.NDArray[np.int64]
 _Rows: TypeAlias = npt.NDArray[np.intp]
 _CARD, _HEAD, _LEASE = range(3)
+_OF_LEASES = {Fact.LEASE: 4, Fact.EXTEND: 1, Fact.RESTED: 1}
+"""The kinds of facts that are carried with their leases, and the columns with the tokens."""
 _ROWS_OF_ITS_OWN = 64
 """Blocks of at least this number of rows are decoded one by one, shorter ones together."""
 _LENGTHS, _BODIES = 1, 2  # kinds of bytes after a run: texts with these lengths, or bodies of cards
@@ -103,13 +108,22 @@ class _BlockGroup:
 
 
 class Window:
-    """Frames that are gathered to be applied. The tables are up to date after `close`."""
+    """Frames that are gathered to be applied. The tables are up to date after `finish`."""
 
     def __init__(
-        self, tables: Tables, *, rows_max: int = REPLAY_WINDOW_ROWS, bytes_max: int = REPLAY_WINDOW_BYTES
+        self,
+        tables: Tables,
+        *,
+        carries: bool = False,
+        rows_max: int = REPLAY_WINDOW_ROWS,
+        bytes_max: int = REPLAY_WINDOW_BYTES,
     ) -> None:
-        """The window closes itself at this number of facts or of bytes."""
+        """The window closes itself at this number of facts or of bytes. carries: whether open leases wait for the next
+        window."""
         self._tables = tables
+        self._carries = carries
+        self._carried: dict[Fact, list[Values]] = {}
+        self._carried_since = 0  # the LSN of the window with the first of these
         self._rows_max = rows_max
         self._bytes_max = bytes_max
         self._clear()
@@ -195,14 +209,29 @@ class Window:
         """Applies the gathered frames. Raises DamagedStoreError."""
         if not self._payloads:
             return
-        with applied(self._lsns[0], self._lsns[-1]):
+        with applied(self._carried_since or self._lsns[0], self._lsns[-1]):
             together = self._together()
         if not together:
             self._plain(self._payloads, self._lsns)
+        elif self._carried and not self._carried_since:
+            self._carried_since = self._lsns[0]
         self._clear()
 
+    def finish(self) -> None:
+        """Applies the gathered frames, and the leases that are still open. Raises DamagedStoreError."""
+        self.close()
+        self._open_carried()
+
+    def _open_carried(self) -> None:
+        carried, since = self._carried, self._carried_since
+        self._carried, self._carried_since = {}, 0
+        with applied(since, since):
+            for kind, values in carried.items():
+                self._tables.apply(kind, values)
+
     def _plain(self, payloads: Iterable[bytes], lsns: Iterable[int]) -> None:
-        """Applies frames one by one."""
+        """Applies frames one by one, after the leases that were carried."""
+        self._open_carried()
         tables = self._tables
         for payload, lsn in zip(payloads, lsns, strict=True):
             with applied(lsn, lsn):
@@ -216,13 +245,18 @@ class Window:
             pass
 
     def _columns(self, kind: Fact) -> tuple[_Times, list[Values]] | None:
-        """Returns all facts of a kind in order, and for each the number of its block in the window."""
-        groups = self._groups.get(kind)
-        if groups is None:
+        """Returns all facts of a kind in order, and for each the number of its block in the window, -1 for those that
+        were carried."""
+        groups, carried = self._groups.get(kind, {}), self._carried.get(kind)
+        if not groups and carried is None:
             return None
         runs = _RUNS[kind, KINDS[kind].version]
         parts = [_decoded(runs, rows, group) for rows, group in groups.items()]
-        times = np.concatenate([np.repeat(np.array(g.times, np.int64), rows) for rows, g in groups.items()])
+        many = [np.repeat(np.array(group.times, np.int64), rows) for rows, group in groups.items()]
+        if carried is not None:
+            parts.append(carried)
+            many.append(np.full(len(carried[0]), -1, np.int64))
+        times = np.concatenate(many)
         values = parts[0] if len(parts) == 1 else [_joined(column) for column in zip(*parts, strict=True)]
         if len(parts) > 1:
             order = np.argsort(times, kind="stable")
@@ -319,13 +353,27 @@ class Window:
                     chosen = open_ones - len(versions)
                     found.append((Fact.LEASE, _rows_of(leases[1], chosen[np.argsort(tokens[chosen])])))
                 found.append((Fact.TOKEN, columns_of([(OWN_SLOT, int(tokens.max()), 0)])))
-        extended = self._columns(Fact.EXTEND)
-        if extended is not None:
-            found.append((Fact.EXTEND, _rows_of(extended[1], _last(extended[1][1]))))
-        rested = self._columns(Fact.RESTED)
-        if rested is not None:
-            found.append((Fact.RESTED, _rows_of(rested[1], _last(rested[1][1]))))
-        return found
+        for kind in (Fact.EXTEND, Fact.RESTED):
+            facts = self._columns(kind)
+            if facts is not None:
+                found.append((kind, _rows_of(facts[1], _last(facts[1][1]))))
+        return self._without_carried(found) if self._carries else found
+
+    def _without_carried(self, found: list[tuple[Fact, list[Values]]]) -> list[tuple[Fact, list[Values]]]:
+        """Carries the leases among these facts, and what the facts say about them. Returns the rest."""
+        leases = dict(found).get(Fact.LEASE)
+        self._carried = {}
+        if leases is None:
+            return found
+        opened, rest = leases[_OF_LEASES[Fact.LEASE]], []
+        for kind, values in found:
+            here = np.isin(values[_OF_LEASES[kind]], opened) if kind in _OF_LEASES else None
+            if here is not None and here.any():
+                self._carried[kind] = _rows_of(values, np.flatnonzero(here))
+                values = _rows_of(values, np.flatnonzero(~here))
+            if len(values[0]):
+                rest.append((kind, values))
+        return rest
 
     def _extraordinary(self, versions: npt.NDArray[Any], leases: tuple[_Times, list[Values]] | None) -> bool:
         """Whether the window contains records that end, leases that are open already, or URLs of deleted queues or
@@ -379,7 +427,7 @@ class Window:
             newest = np.concatenate([urls[told][1:] != urls[told][:-1], [True]])
             ends = told[newest]
             begins = np.flatnonzero(first)[urls[ends]]
-            tokens = np.where(kind[begins] == _LEASE, np.uint64(0), token[begins])
+            tokens = np.where(kind[begins] == _LEASE, np.uint64(PASSED_TOKEN), token[begins])
             whole = np.flatnonzero(kind == _CARD)
             body = np.full(int(urls[-1]) + 1, -1, np.intp)
             body[urls[whole]] = rows[whole]  # the last whole card counts
@@ -399,7 +447,8 @@ class Window:
                     marked = passing[(bodies.heads["flags"][passing] & HAS_CONTENT) != 0]
                     if len(marked):
                         tables.urls.seen.add_contents(bodies.take(marked))
-                found.append((Fact.CARD, [tokens[full], cards.with_heads(heads)]))
+                ended = np.where(tokens[full] == PASSED_TOKEN, np.uint64(0), tokens[full])
+                found.append((Fact.CARD, [ended, cards.with_heads(heads)]))
         return found, rows[last & (kind == _LEASE)]
 
     def _apply_rows(self) -> None:

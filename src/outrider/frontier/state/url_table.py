@@ -57,6 +57,8 @@ NO_PRIORITY = float("nan")  # in an order that leaves the priority of a URL as i
 
 Uint8s = npt.NDArray[np.uint8]
 Uint64s = npt.NDArray[np.uint64]
+PASSED_TOKEN = (1 << 64) - 1
+"""In replay, for the token of a lease that began and ended among facts of which only the end is applied."""
 _NO_STATES = np.zeros(0, np.uint8)
 _IS_OPEN = np.isin(np.arange(7), (QUEUED, LEASED, WAITING, PARKED))
 _AT_COLD_HOSTS = (QUEUED, WAITING, DONE, GONE)
@@ -195,9 +197,14 @@ class UrlTable:
         self._put(cards, old, rows)
 
     def _head(self, tokens: Uint64s, heads: Heads, hand: KnownRows | None = None) -> None:
-        """Applies new heads; the bodies of these URLs stay as they are. The state UNKNOWN deletes a URL."""
+        """Applies new heads; the bodies of these URLs stay as they are. The state UNKNOWN deletes a URL. tokens: of the
+        leases that they end, 0 for none, PASSED_TOKEN in replay for a lease that was not applied."""
         rows = None
         if hand is None:
+            passed = tokens == PASSED_TOKEN
+            if passed.any():
+                tokens = np.where(passed, np.uint64(0), tokens)
+                heads, tokens = self._without_drawn(heads, tokens, passed)
             cards, old = self._take_out(heads, tokens)
             cards = cards.with_heads(heads)
         else:
@@ -209,6 +216,21 @@ class UrlTable:
         self._put(cards, old, rows)
         if living["state"].tobytes().count(UNKNOWN):
             self.seen.remove(self._in_read_slots(living[living["state"] == UNKNOWN]))
+
+    def _without_drawn(self, heads: Heads, tokens: Uint64s, passed: npt.NDArray[np.bool_]) -> tuple[Heads, Uint64s]:
+        """Applies new heads of URLs of unread slots that were leased from the queue, without their records. Returns the
+        other heads, with their tokens. passed: which heads end a lease that was not applied."""
+        if self.unread is None or self.voids():
+            return heads, tokens
+        rows = self._tables.rows_of(heads)
+        # Of a queue with waiting URLs a leased one may have been counted as waiting: only its record says it.
+        drawn = passed & self.unread.are(heads["slot"]) & (self._tables.queues.waiting[rows] == 0)
+        if drawn.any():
+            mine = heads[drawn]
+            self.ledger.append_heads(mine)
+            self.unread.note_parked(mine)
+            self._recount(rows[drawn], states_of(QUEUED, len(mine)), self.unread.counted_as(mine))
+        return heads[~drawn], tokens[~drawn]
 
     def _in_read_slots(self, heads: Heads) -> Heads:
         return heads if self.unread is None else heads[~self.unread.are(heads["slot"])]
