@@ -94,16 +94,16 @@ def _derived(tables: Tables) -> dict[str, Any]:
         for card in _listed(cards.filter(~urls.void(cards.heads))):
             waiting[card] = waiting.get(card, 0) + 1
     spent = {
-        tables.hosts.name(host): _listed(cards.filter(~urls.void(cards.heads)))
-        for host in range(tables.hosts.count)
-        if len(cards := urls.spent.drain(host, 1_000_000))
+        int(queues.hash[row]): _listed(cards.filter(~urls.void(cards.heads)))
+        for row in rows.tolist()
+        if len(cards := urls.spent.drain(row, 1_000_000))
     }
     leased = urls.open_leases()
     return {
         "planned": sorted(map(int, planned)),
         "backlog": {queue: cards for queue, cards in backlog.items() if cards},
         "calendar": waiting,
-        "spent": {host: cards for host, cards in spent.items() if cards},
+        "spent": {queue: cards for queue, cards in spent.items() if cards},
         "counts": _counts(urls.counts, planned),
         "counts of crawls": {row: _counts(some, planned) for row, some in urls.of_crawls.items() if any(some)},
         "queues": {

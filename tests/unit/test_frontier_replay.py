@@ -139,7 +139,7 @@ def all_of(tables: Tables) -> dict[str, object]:
         "leased": _listed(cards),
         "calendar": waiting,
         "backlog": _contents(tables.urls.backlog, queues.count),
-        "spent": _contents(tables.urls.spent, hosts.count),
+        "spent": _contents(tables.urls.spent, queues.count),
         "contents": len(tables.urls.seen.contents),
         "seen": {crawl: len(seen) for crawl, seen in tables.urls.seen.of_crawls.items()},
         "voids": queues.voids,

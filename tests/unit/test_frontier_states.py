@@ -279,6 +279,20 @@ def test_a_url_parked_for_a_budget_continues_when_the_budget_has_grown():
     assert ["http://a.com/2"] == world.urls()
 
 
+def test_a_parked_url_of_two_crawls_leaves_its_own_place():
+    """`put` completes the URL of one crawl. The URL of the other crawl is still parked, and continues."""
+    world = World(max_pages_per_host=1, delay=0)
+    world.discover(A)
+    world.report(world.one().done(seconds=0))
+    world.discover(*(Link("http://a.com/2", crawl=crawl) for crawl in ("one", "other")))
+    world.frontier.put([{"url": "http://a.com/2", "crawl": "other", "state": "done"}])
+    assert {"done": 2, "parked": 1} == world.counts()
+    world.reopen(max_pages_per_host=9)
+    assert {"done": 2, "queued": 1} == world.counts()
+    assert "one" == world.one().crawl
+    assert [] == recount(world.frontier)
+
+
 def test_a_url_parked_for_a_budget_still_waits_for_its_not_before_when_the_budget_has_grown():
     world = World(max_pages_per_host=1, delay=0)
     world.discover(A)

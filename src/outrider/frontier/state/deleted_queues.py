@@ -23,10 +23,10 @@ class DeletedQueues:
         self.stalled: list[int] = []
 
     def drop(self, most: int) -> None:
-        """Drops the cards of up to `most` queues of deleted crawls from the backlog."""
+        """Drops the cards of up to `most` queues of deleted crawls."""
         for _ in range(min(most, len(self.stalled))):
             queue = self.stalled.pop()
-            self._tables.urls.backlog.drop(queue)
+            self._tables.urls.drop_cards(queue)
             self.waiting.append(queue)
 
     def find(self) -> None:

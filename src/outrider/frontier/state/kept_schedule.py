@@ -217,9 +217,8 @@ def pieces(tables: Tables, checkpoint: Checkpoint) -> Iterator[tuple[int, bytes]
     for section, calendar in ((ScheduleSection.CALENDAR, urls.calendar), (ScheduleSection.PLANNED, urls.planned)):
         for cards in calendar.unload(KEPT_CARDS):
             yield from _cards(section, cards.filter(~urls.void(cards.heads)))
-    hosts = np.arange(tables.hosts.count, dtype=np.uint32)
-    for host in hosts[urls.spent.waiting(hosts) > 0].tolist():
-        while len(cards := urls.spent.unload(host, KEPT_CARDS)):
+    for queue in rows[urls.spent.waiting(rows) > 0].tolist():
+        while len(cards := urls.spent.unload(queue, KEPT_CARDS)):
             yield from _cards(ScheduleSection.SPENT, cards.filter(~urls.void(cards.heads)))
     for crawl, keys in urls.seen.of_crawls.items():
         assert isinstance(keys, kernels.FingerprintSet)  # as `can_be_kept` says
@@ -342,8 +341,7 @@ def _planned(tables: Tables, payload: bytes) -> None:
 
 def _spent(tables: Tables, payload: bytes) -> None:
     cards = _read_cards(payload)
-    rows = _known(tables.queues.find(cards.heads["queue"]))
-    tables.urls.spent.put(tables.queues.host[rows], cards)
+    tables.urls.spent.put(_known(tables.queues.find(cards.heads["queue"])), cards)
 
 
 def _seen(tables: Tables, payload: bytes) -> None:

@@ -554,7 +554,7 @@ class Tables:
         self.hosts.flags[int(queues.host[queue])] |= VOIDED
         one = np.array([queue], np.uint32)
         self.urls.uncount(int(queues.crawl[queue]), one, int(open_ones.sum()))
-        self.urls.backlog.drop(queue)
+        self.urls.drop_cards(queue)
         self.changed.append(queues.host[one])
 
     # -- what a checkpoint copies --------------------------------------------------------------------------------------

@@ -426,10 +426,10 @@ class UrlTable:
                 calendar.forget(cards.filter(its))
         spent = (heads["state"] == PARKED) & ~is_in_ledger_alone(heads)
         if spent.any():
-            hosts, some = self._tables.queues.host[queues[spent]], cards.filter(spent)
-            mask, _ = self.spent.remove(hosts, some.heads["fingerprint"], tails=False)
+            parked, some = queues[spent], cards.filter(spent)
+            mask, _ = self.spent.remove(parked, some.heads["fingerprint"], tails=False)
             if not mask.all():
-                self.spent.forget(hosts[~mask], some.filter(~mask))
+                self.spent.forget(parked[~mask], some.filter(~mask))
         return cards
 
     def find(
@@ -475,6 +475,11 @@ class UrlTable:
         if voids:
             rows = self._tables.queues.find(np.ascontiguousarray(heads["queue"]))
             out |= heads["order"] < np.array([voids.get(row, 0) for row in rows.tolist()], np.uint64)
+    def drop_cards(self, queue: int) -> None:
+        """Drops the queued and parked cards of a queue, which are void."""
+        self.backlog.drop(queue)
+        self.spent.drop(queue)
+
         if self._tables.crawls.any_gone:
             out |= self._tables.crawls.are_gone(heads["crawl"])
         return out
@@ -538,7 +543,7 @@ class UrlTable:
         if come[PARKED]:
             others = (states == PARKED) & ~is_in_ledger_alone(heads)
             if others.any():
-                self.spent.put(self._tables.queues.host[rows[others]], cards.filter(others))
+                self.spent.put(rows[others], cards.filter(others))
         self.seen.add_contents(cards)
 
     def _put_waiting(self, cards: Cards) -> None:

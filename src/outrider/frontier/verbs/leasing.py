@@ -258,7 +258,7 @@ class Leasing(Part):
             draft.add(Fact.LOCATING, (int(hosts.slot[host]), int(hosts.hash[host]), token, deadline, holder))
 
     def spent(self) -> bool:
-        """Whether URLs are parked for a budget. The count decides, too: `spent` may have cards of deleted queues."""
+        """Whether URLs are parked for a budget. The count decides, too: a kept schedule may have void cards of them."""
         urls = self.tables.urls
         return (len(urls.spent) > 0 or (urls.unread is not None and urls.unread.parked)) and urls.counts[PARKED] > 0
 

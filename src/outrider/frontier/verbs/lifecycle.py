@@ -229,11 +229,11 @@ class Lifecycle(Part):
         tables = self.tables
         if not tables.urls.counts[PARKED]:
             return
-        hosts = np.arange(tables.hosts.count, dtype=np.uint32)
-        parked = hosts[tables.urls.spent.waiting(hosts) > 0]
-        over = self._core.budgets.over(parked)
-        for host in (parked if over is None else parked[~over]).tolist():
-            while len(cards := tables.urls.spent.drain(host, WAKES_PER_CALL_MAX)):
+        queues = np.arange(tables.queues.count, dtype=np.uint32)
+        parked = queues[tables.urls.spent.waiting(queues) > 0]
+        over = self._core.budgets.over(tables.queues.host[parked])
+        for queue in (parked if over is None else parked[~over]).tolist():
+            while len(cards := tables.urls.spent.drain(queue, WAKES_PER_CALL_MAX)):
                 draft = self._core.draft(now)
                 cards = self._robots.living(cards)
                 self._robots.requeue(draft, cards, PARKED, now)
