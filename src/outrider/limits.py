@@ -433,6 +433,7 @@ LOG_SEGMENT_BYTES_MAX = (
 LOG_SPACE_SHARE = 16  # a segment ahead of its use may have at most this share of the free space
 LOG_ZERO_BYTES_STEP = 256 << 10  # zeroed and synced at once: a millisecond or two that some caller waits
 REPLAY_WINDOW_ROWS = 16_384  # facts that are applied together in recovery: the fixed price of a call is spread thin
+REPLAY_CARRIED_MAX = 16_384  # leases that wait for the next window, whose sort they make twice as long
 REPLAY_WINDOW_BYTES = 4 << 20  # and this number of bytes of them, so that memory is bounded
 RESTORED_ROWS = 32_768  # cards of the ledger that an opening puts into their places at once
 RESTORED_BYTES = 4 << 20  # and this number of bytes of their bodies

@@ -197,12 +197,12 @@ def test_visits_in_the_log_are_replayed_without_a_search():
     world = World(**SETTINGS)
     world.discover(*(f"http://h{page % HOSTS}.com/{page}" for page in range(60)))
     world.frontier.checkpoint()
-    for _ in range(9):
+    for turn in range(9):
         world.clock.move(2)
         done, gone, *rest = world.lease(4)
         world.frontier.extend([done.token, rest[0].token], 90)
         world.frontier.rest([done.token])
-        world.report(outcome(done, status=200), gone.gone(status=404))
+        world.report(outcome(done, status=200, digest=bytes([turn]) * 20), gone.gone(status=404))
         world.frontier.release([lease.token for lease in rest])
     world.clock.move(2)
     still_open = world.lease(2, worker="w", ttl_seconds=600)
@@ -236,6 +236,21 @@ def test_a_url_that_the_log_leases_and_then_parks_is_parked():
     assert not world.inspect().tables.urls.scanned
     assert unread_of(world) is None, "parked URLs have their places"
     assert world.state(lease.url) == "parked"
+    assert recount(world.frontier) == []
+
+
+def test_the_content_of_a_url_that_is_leased_at_a_kill_stays_seen():
+    """Its card is with the lease when its slot is read."""
+    world = World(**SETTINGS)
+    world.discover(*(f"http://h{page % HOSTS}.com/{page}" for page in range(60)), "http://c.com/")
+    due, digest = world.clock() + instant(5), b"7" * 20
+    world.report(outcome(world.one(key="c.com"), "again", status=200, at=due, digest=digest))
+    world.clock.move(10)
+    world.frontier.checkpoint()
+    world.one(key="c.com", worker="w", ttl_seconds=900)
+    world.kill()
+    assert unread_of(world) is not None
+    assert world.frontier.seen_content([digest]) == [True]
     assert recount(world.frontier) == []
 
 

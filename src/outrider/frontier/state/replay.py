@@ -5,8 +5,9 @@ blocks of one kind together, and applies for each URL only the end: its last ver
 A fact of a kind that changes the meaning of others closes the window and is applied alone. A window with a rare case in
 it is applied frame by frame.
 
-A lease that is open at the end of a window mostly ends in the next one. The replay of a log carries it from window to
-window, as its card may be in a slot that is not read yet: only the leases that are still open at the end need theirs.
+A lease that is open at the end of a window mostly ends in the next one. While slots are unread, the replay of a log
+carries it from window to window. So a visit needs no search for its card in the ledger, and only the leases that are
+open at the end do.
 """
 
 from __future__ import annotations
@@ -39,16 +40,23 @@ from outrider.frontier.format.facts import (
 )
 from outrider.frontier.state.hosts import firsts_of, has_equals
 from outrider.frontier.state.tables import Tables
-from outrider.frontier.state.url_table import PASSED_TOKEN, UNKNOWN
+from outrider.frontier.state.url_table import UNAPPLIED_TOKEN, UNKNOWN
 from outrider.kernels.card_layout import HAS_CONTENT, HEAD, HEAD_BYTES, OPAQUE
-from outrider.limits import OWN_SLOT, REPLAY_WINDOW_BYTES, REPLAY_WINDOW_ROWS, RUN_BODY_BYTES_MAX, WAKES_PER_CALL_MAX
+from outrider.limits import (
+    OWN_SLOT,
+    REPLAY_CARRIED_MAX,
+    REPLAY_WINDOW_BYTES,
+    REPLAY_WINDOW_ROWS,
+    RUN_BODY_BYTES_MAX,
+    WAKES_PER_CALL_MAX,
+)
 from outrider.storage.record_columns import body_bytes
 
 _Times: TypeAlias = npt.NDArray[np.int64]
 _Rows: TypeAlias = npt.NDArray[np.intp]
 _CARD, _HEAD, _LEASE = range(3)
 _OF_LEASES = {Fact.LEASE: 4, Fact.EXTEND: 1, Fact.RESTED: 1}
-"""The kinds of facts that are carried with their leases, and the columns with the tokens."""
+"""The kinds of facts that are carried with their leases, and for each the place of its column of tokens."""
 _ROWS_OF_ITS_OWN = 64
 """Blocks of at least this number of rows are decoded one by one, shorter ones together."""
 _LENGTHS, _BODIES = 1, 2  # kinds of bytes after a run: texts with these lengths, or bodies of cards
@@ -118,12 +126,12 @@ class Window:
         rows_max: int = REPLAY_WINDOW_ROWS,
         bytes_max: int = REPLAY_WINDOW_BYTES,
     ) -> None:
-        """The window closes itself at this number of facts or of bytes. carries: whether open leases wait for the next
-        window."""
+        """The window closes itself at this number of facts or of bytes. carries: whether leases that are open then wait
+        for the next window, while slots are unread."""
         self._tables = tables
         self._carries = carries
         self._carried: dict[Fact, list[Values]] = {}
-        self._carried_since = 0  # the LSN of the window with the first of these
+        self._carried_lsns = 0, 0  # between which these are
         self._rows_max = rows_max
         self._bytes_max = bytes_max
         self._clear()
@@ -206,32 +214,33 @@ class Window:
         return found
 
     def close(self) -> None:
-        """Applies the gathered frames. Raises DamagedStoreError."""
+        """Applies the gathered frames, except leases that it carries. Raises DamagedStoreError."""
         if not self._payloads:
             return
-        with applied(self._carried_since or self._lsns[0], self._lsns[-1]):
+        since = self._carried_lsns[0] if self._carried else self._lsns[0]
+        with applied(self._lsns[0], self._lsns[-1]):
             together = self._together()
         if not together:
             self._plain(self._payloads, self._lsns)
-        elif self._carried and not self._carried_since:
-            self._carried_since = self._lsns[0]
+        self._carried_lsns = since, self._lsns[-1]
         self._clear()
 
     def finish(self) -> None:
-        """Applies the gathered frames, and the leases that are still open. Raises DamagedStoreError."""
+        """Applies the gathered frames, and the leases that were carried. Raises DamagedStoreError."""
         self.close()
-        self._open_carried()
+        self._apply_carried()
 
-    def _open_carried(self) -> None:
-        carried, since = self._carried, self._carried_since
-        self._carried, self._carried_since = {}, 0
-        with applied(since, since):
-            for kind, values in carried.items():
-                self._tables.apply(kind, values)
+    def _apply_carried(self) -> None:
+        carried, self._carried = self._carried, {}
+        if carried:
+            with applied(*self._carried_lsns):
+                self._wake(self._tables.now)
+                for kind, values in carried.items():
+                    self._tables.apply(kind, values)
 
     def _plain(self, payloads: Iterable[bytes], lsns: Iterable[int]) -> None:
         """Applies frames one by one, after the leases that were carried."""
-        self._open_carried()
+        self._apply_carried()
         tables = self._tables
         for payload, lsn in zip(payloads, lsns, strict=True):
             with applied(lsn, lsn):
@@ -353,17 +362,20 @@ class Window:
                     chosen = open_ones - len(versions)
                     found.append((Fact.LEASE, _rows_of(leases[1], chosen[np.argsort(tokens[chosen])])))
                 found.append((Fact.TOKEN, columns_of([(OWN_SLOT, int(tokens.max()), 0)])))
-        for kind in (Fact.EXTEND, Fact.RESTED):
-            facts = self._columns(kind)
+        for of_leases in (Fact.EXTEND, Fact.RESTED):
+            facts = self._columns(of_leases)
             if facts is not None:
-                found.append((kind, _rows_of(facts[1], _last(facts[1][1]))))
-        return self._without_carried(found) if self._carries else found
+                found.append((of_leases, _rows_of(facts[1], _last(facts[1][1]))))
+        return self._carry(found)
 
-    def _without_carried(self, found: list[tuple[Fact, list[Values]]]) -> list[tuple[Fact, list[Values]]]:
-        """Carries the leases among these facts, and what the facts say about them. Returns the rest."""
-        leases = dict(found).get(Fact.LEASE)
+    def _carry(self, found: list[tuple[Fact, list[Values]]]) -> list[tuple[Fact, list[Values]]]:
+        """Carries the leases among these facts, with what the facts say about them, if that saves searches and if they
+        are few. Returns the other facts."""
         self._carried = {}
-        if leases is None:
+        leases = dict(found).get(Fact.LEASE)
+        if not self._carries or leases is None or len(leases[0]) > REPLAY_CARRIED_MAX:
+            return found
+        if self._tables.urls.unread is None:
             return found
         opened, rest = leases[_OF_LEASES[Fact.LEASE]], []
         for kind, values in found:
@@ -427,7 +439,7 @@ class Window:
             newest = np.concatenate([urls[told][1:] != urls[told][:-1], [True]])
             ends = told[newest]
             begins = np.flatnonzero(first)[urls[ends]]
-            tokens = np.where(kind[begins] == _LEASE, np.uint64(PASSED_TOKEN), token[begins])
+            tokens = np.where(kind[begins] == _LEASE, UNAPPLIED_TOKEN, token[begins])
             whole = np.flatnonzero(kind == _CARD)
             body = np.full(int(urls[-1]) + 1, -1, np.intp)
             body[urls[whole]] = rows[whole]  # the last whole card counts
@@ -447,8 +459,7 @@ class Window:
                     marked = passing[(bodies.heads["flags"][passing] & HAS_CONTENT) != 0]
                     if len(marked):
                         tables.urls.seen.add_contents(bodies.take(marked))
-                ended = np.where(tokens[full] == PASSED_TOKEN, np.uint64(0), tokens[full])
-                found.append((Fact.CARD, [ended, cards.with_heads(heads)]))
+                found.append((Fact.CARD, [tokens[full], cards.with_heads(heads)]))
         return found, rows[last & (kind == _LEASE)]
 
     def _apply_rows(self) -> None:

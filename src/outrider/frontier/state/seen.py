@@ -217,19 +217,24 @@ class SeenSet:
                 keys.close()
 
     def add_contents(self, cards: Cards) -> None:
-        """Notes the contents of the cards that have any: the first 8 bytes of `extra`."""
-        rows = (cards.heads["flags"] & HAS_CONTENT).nonzero()[0]
-        if not len(rows):
-            return
-        starts = (cards.offsets[1:] - cards.heads["extra_bytes"])[rows]
-        octets = kernels.gather_spans(cards.arena, starts, starts + 8)
-        hashes = np.frombuffer(octets, np.uint64)
-        self.contents.add(_slots_of(hashes), hashes)
-        self._measure(len(hashes))
+        """Notes the contents of the cards that have any."""
+        hashes = contents_of(cards)
+        if len(hashes):
+            self.contents.add(_slots_of(hashes), hashes)
+            self._measure(len(hashes))
 
     def has_contents(self, hashes: npt.NDArray[np.uint64]) -> list[bool]:
         """Whether content with each of these hashes was accepted for any URL."""
         return [bool(found) for found in self.contents.check(_slots_of(hashes), hashes)]
+
+
+def contents_of(cards: Cards) -> npt.NDArray[np.uint64]:
+    """The hashes of the contents of the cards that have any: the first 8 bytes of `extra`."""
+    rows = (cards.heads["flags"] & HAS_CONTENT).nonzero()[0]
+    if not len(rows):
+        return np.zeros(0, np.uint64)
+    starts = (cards.offsets[1:] - cards.heads["extra_bytes"])[rows]
+    return np.frombuffer(kernels.gather_spans(cards.arena, starts, starts + 8), np.uint64)
 
 
 def _masked(fingerprints: Any) -> npt.NDArray[np.uint64]:

@@ -164,7 +164,10 @@ class UnreadSlots:
         if not len(cards):
             return
         urls.seen.add(cards.heads)
-        cards = self._without_leased(cards)
+        rest = self._without_leased(cards)
+        if len(rest) < len(cards):
+            urls.seen.add_contents(cards)
+        cards = rest
         woken = self._is_woken(cards.heads)
         if woken.any():
             heads = cards.changed()

@@ -57,8 +57,8 @@ NO_PRIORITY = float("nan")  # in an order that leaves the priority of a URL as i
 
 Uint8s = npt.NDArray[np.uint8]
 Uint64s = npt.NDArray[np.uint64]
-PASSED_TOKEN = (1 << 64) - 1
-"""In replay, for the token of a lease that began and ended among facts of which only the end is applied."""
+UNAPPLIED_TOKEN = np.uint64(0xFFFF_FFFF_FFFF_FFFF)
+"""In replay, instead of the token of a lease that began and ended in the gathered facts, so that it is not applied."""
 _NO_STATES = np.zeros(0, np.uint8)
 _IS_OPEN = np.isin(np.arange(7), (QUEUED, LEASED, WAITING, PARKED))
 _AT_COLD_HOSTS = (QUEUED, WAITING, DONE, GONE)
@@ -170,7 +170,7 @@ class UrlTable:
         self.planned = Calendar(scratch, name="planned", now=now)
         """The waiting URLs that a revisit rule looks at when they are due, maybe several times."""
         self.spent = TailedBacklog(scratch, name="spent")
-        """By host: the URLs that are parked for a budget."""
+        """The URLs that are parked for a budget, by queue: the same URL may be in several crawls."""
 
     def _card(self, tokens: Uint64s, cards: Cards, hand: KnownRows | None = None) -> None:
         """Applies whole cards: new URLs, and URLs whose body changed."""
@@ -182,11 +182,12 @@ class UrlTable:
             if rows is not None:
                 rows = self._tables.rows_of(heads, rows)
             self._close(tokens)
-        elif count == len(heads):
-            old = np.zeros(len(heads), np.uint8)
         else:
             old = np.zeros(len(heads), np.uint8)
-            _, old[~fresh] = self._take_out(heads[~fresh], tokens[~fresh])
+            if count < len(heads):
+                old[queued := ~fresh & self._were_queued(heads, tokens)] = QUEUED
+                rest = ~fresh & ~queued
+                _, old[rest] = self._take_out(heads[rest], tokens[rest])
         dead = self._dead(heads) if hand is not None else self._outlived(heads)
         # Cards in hand were checked before they were logged.
         keep = self.ledger.append if hand is None else self.ledger.take
@@ -198,13 +199,13 @@ class UrlTable:
 
     def _head(self, tokens: Uint64s, heads: Heads, hand: KnownRows | None = None) -> None:
         """Applies new heads; the bodies of these URLs stay as they are. The state UNKNOWN deletes a URL. tokens: of the
-        leases that they end, 0 for none, PASSED_TOKEN in replay for a lease that was not applied."""
+        leases that they end, 0 for none."""
         rows = None
         if hand is None:
-            passed = tokens == PASSED_TOKEN
-            if passed.any():
-                tokens = np.where(passed, np.uint64(0), tokens)
-                heads, tokens = self._without_drawn(heads, tokens, passed)
+            queued = self._were_queued(heads, tokens)
+            if queued.any():
+                self._change_unread(heads[queued])
+                heads, tokens = heads[~queued], tokens[~queued]
             cards, old = self._take_out(heads, tokens)
             cards = cards.with_heads(heads)
         else:
@@ -217,20 +218,25 @@ class UrlTable:
         if living["state"].tobytes().count(UNKNOWN):
             self.seen.remove(self._in_read_slots(living[living["state"] == UNKNOWN]))
 
-    def _without_drawn(self, heads: Heads, tokens: Uint64s, passed: npt.NDArray[np.bool_]) -> tuple[Heads, Uint64s]:
-        """Applies new heads of URLs of unread slots that were leased from the queue, without their records. Returns the
-        other heads, with their tokens. passed: which heads end a lease that was not applied."""
+    def _were_queued(self, heads: Heads, tokens: Uint64s) -> npt.NDArray[np.bool_]:
+        """Which of these URLs were queued before, as their facts show without their records. Only URLs that count as
+        queued or waiting are leased, so the others of a lease that is not applied need their records: those of queues
+        with waiting URLs. A URL of a read slot has a place, which its record names."""
+        found: npt.NDArray[np.bool_] = tokens == UNAPPLIED_TOKEN
         if self.unread is None or self.voids():
-            return heads, tokens
-        rows = self._tables.rows_of(heads)
-        # Of a queue with waiting URLs a leased one may have been counted as waiting: only its record says it.
-        drawn = passed & self.unread.are(heads["slot"]) & (self._tables.queues.waiting[rows] == 0)
-        if drawn.any():
-            mine = heads[drawn]
-            self.ledger.append_heads(mine)
-            self.unread.note_parked(mine)
-            self._recount(rows[drawn], states_of(QUEUED, len(mine)), self.unread.counted_as(mine))
-        return heads[~drawn], tokens[~drawn]
+            found[:] = False
+        elif found.any():
+            found &= self.unread.are(heads["slot"])
+            found[found] = self._tables.queues.waiting[self._tables.rows_of(heads[found])] == 0
+        return found
+
+    def _change_unread(self, heads: Heads) -> None:
+        """Applies new heads of queued URLs of unread slots without their bodies. Their contents are found with the
+        slots."""
+        assert self.unread is not None
+        self.ledger.append_heads(heads)
+        self.unread.note_parked(heads)
+        self._recount(self._tables.rows_of(heads), states_of(QUEUED, len(heads)), self.unread.counted_as(heads))
 
     def _in_read_slots(self, heads: Heads) -> Heads:
         return heads if self.unread is None else heads[~self.unread.are(heads["slot"])]
@@ -353,6 +359,7 @@ class UrlTable:
         places: list[npt.NDArray[np.intp]] = []
         old = np.zeros(len(heads), np.uint8)
         rest = np.arange(len(heads))
+        tokens = np.where(tokens == UNAPPLIED_TOKEN, np.uint64(0), tokens)
         if tokens.any():
             self._forget_requeued(tokens)
             some = np.flatnonzero(tokens)
@@ -468,6 +475,11 @@ class UrlTable:
             known[rows[~found]] = False  # deleted since
         return known
 
+    def drop_cards(self, queue: int) -> None:
+        """Drops the queued and parked cards of a queue, which are void."""
+        self.backlog.drop(queue)
+        self.spent.drop(queue)
+
     def void(self, heads: Heads) -> npt.NDArray[np.bool_]:
         """Which cards are void: accepted before their queue or crawl was deleted."""
         voids = self._tables.queues.voids
@@ -475,11 +487,6 @@ class UrlTable:
         if voids:
             rows = self._tables.queues.find(np.ascontiguousarray(heads["queue"]))
             out |= heads["order"] < np.array([voids.get(row, 0) for row in rows.tolist()], np.uint64)
-    def drop_cards(self, queue: int) -> None:
-        """Drops the queued and parked cards of a queue, which are void."""
-        self.backlog.drop(queue)
-        self.spent.drop(queue)
-
         if self._tables.crawls.any_gone:
             out |= self._tables.crawls.are_gone(heads["crawl"])
         return out
