@@ -38,7 +38,7 @@ DISK_BYTES_PER_URL = 300
 LAST_PART = 10
 """The cost is measured for the last tenth of the URLs, but for no less than a million: it includes its part of large
 merges."""
-LAST_URLS_LEAST = 1_000_000
+LAST_URLS_MIN = 1_000_000
 VISIT_CALLS, VISIT_URLS = 500, 100
 VISIT_PAUSE = 1_000_000
 """Microseconds from one call to the next."""
@@ -78,7 +78,7 @@ def calls(first: int, last: int) -> Iterator[list[str]]:
 
 def added(frontier: Frontier, first: int, last: int, progress: StepProgress) -> float:
     """Adds URLs. Returns the CPU seconds of the process for each of the last ones, without the making of the URLs."""
-    spent, measured = 0.0, min(last - first, max(LAST_URLS_LEAST, last // LAST_PART))
+    spent, measured = 0.0, min(last - first, max(LAST_URLS_MIN, last // LAST_PART))
     for place, urls in zip(range(first, last, BATCH), calls(first, last), strict=True):
         began = time.process_time()
         frontier.discover(urls)

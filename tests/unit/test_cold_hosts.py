@@ -186,6 +186,21 @@ def test_hosts_with_urls_stay(world):
     assert [] == recount(world.frontier)
 
 
+def test_parked_urls_keep_no_other_host_in_memory(monkeypatch):
+    """The queue with parked URLs has the number of the row of the empty host."""
+    hosts_go_cold(monkeypatch)
+    world = World(max_pages_per_host=1, delay=0)
+    world.discover("http://a.com/1", Link("http://a.com/2", crawl="other"), "http://b.com/1")
+    while len(leases := world.lease()):
+        world.report(*(outcome(lease, seconds=0, status=200) for lease in leases))
+    assert world.counts() == {"done": 2, "parked": 1}
+    tables = world.inspect().tables
+    (parked,) = np.flatnonzero(tables.queues.parked[: tables.queues.count])
+    assert tables.hosts.name(int(parked)) == "b.com"
+    world.frontier.checkpoint()
+    assert cold(world) == 1
+
+
 def test_a_host_with_more_rules_than_a_record_can_contain_stays(world, monkeypatch):
     monkeypatch.setattr(Rulebook, "cold_files_max", 0)
     for port in ("", ":81", ":82"):

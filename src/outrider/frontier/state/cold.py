@@ -709,8 +709,6 @@ def may_go(tables: Tables, rows: Rows, now: Instant) -> Rows:
     rows = rows[good]
     first = hosts.first_queue[rows]
     good = (tables.urls.backlog.waiting(first) == 0) & (queues.parked[first] == 0)
-    if len(tables.urls.spent):
-        good &= tables.urls.spent.waiting(rows) == 0
     if not good.all():
         rows = rows[good]
     odd = (hosts.flags[rows] & np.uint16(MANY | ROBOTS)) != 0
@@ -735,8 +733,6 @@ def may_go_with_urls(tables: Tables, rows: Rows, now: Instant) -> Rows:
     counts = backlog.waiting(first)
     good = (counts > 0) & (counts <= COLD_CARDS_MAX) & (tables.queues.parked[first] == 0)
     good &= (backlog.best(first) < CLASSES) & ~tables.crawls.are_gone(tables.queues.crawl[first])
-    if len(tables.urls.spent):
-        good &= tables.urls.spent.waiting(rows) == 0
     if tables.crawls.orders:
         good &= ~np.isin(tables.queues.crawl[first], list(tables.crawls.orders))
     rows = rows[good]

@@ -6,8 +6,8 @@ A fact of a kind that changes the meaning of others closes the window and is app
 it is applied frame by frame.
 
 A lease that is open at the end of a window mostly ends in the next one. While slots are unread, the replay of a log
-carries it from window to window. So a visit needs no search for its card in the ledger, and only the leases that are
-open at the end do.
+carries it from window to window. So a visit needs no search for its card in the ledger. Only leases need one that are
+open at the end, or when a frame is applied alone.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _Times: TypeAlias = npt.NDArray[np.int64]
 _Rows: TypeAlias = npt.NDArray[np.intp]
 _CARD, _HEAD, _LEASE = range(3)
 _OF_LEASES = {Fact.LEASE: 4, Fact.EXTEND: 1, Fact.RESTED: 1}
-"""The kinds of facts that are carried with their leases, and for each the place of its column of tokens."""
+"""The kinds of facts that are carried, and the place of the column of tokens in each."""
 _ROWS_OF_ITS_OWN = 64
 """Blocks of at least this number of rows are decoded one by one, shorter ones together."""
 _LENGTHS, _BODIES = 1, 2  # kinds of bytes after a run: texts with these lengths, or bodies of cards
@@ -126,12 +126,12 @@ class Window:
         rows_max: int = REPLAY_WINDOW_ROWS,
         bytes_max: int = REPLAY_WINDOW_BYTES,
     ) -> None:
-        """The window closes itself at this number of facts or of bytes. carries: whether leases that are open then wait
-        for the next window, while slots are unread."""
+        """The window closes itself at this number of facts or of bytes. carries: whether open leases wait for the next
+        window while slots are unread."""
         self._tables = tables
         self._carries = carries
         self._carried: dict[Fact, list[Values]] = {}
-        self._carried_lsns = 0, 0  # between which these are
+        self._carried_lsns = 0, 0  # the first and last LSN of the frames that they may be from
         self._rows_max = rows_max
         self._bytes_max = bytes_max
         self._clear()
@@ -218,7 +218,7 @@ class Window:
         if not self._payloads:
             return
         since = self._carried_lsns[0] if self._carried else self._lsns[0]
-        with applied(self._lsns[0], self._lsns[-1]):
+        with applied(since, self._lsns[-1]):
             together = self._together()
         if not together:
             self._plain(self._payloads, self._lsns)
@@ -370,7 +370,7 @@ class Window:
 
     def _carry(self, found: list[tuple[Fact, list[Values]]]) -> list[tuple[Fact, list[Values]]]:
         """Carries the leases among these facts, with what the facts say about them, if that saves searches and if they
-        are few. Returns the other facts."""
+        are few. Returns the facts to apply now."""
         self._carried = {}
         leases = dict(found).get(Fact.LEASE)
         if not self._carries or leases is None or len(leases[0]) > REPLAY_CARRIED_MAX:

@@ -1,8 +1,8 @@
 """The URLs of a frontier: the card of each in the place for its state, its lease, and the counts.
 
 A queued card lies in the backlog of its queue or in the record of its cold host, a waiting one in a calendar, one that
-is parked for a budget with its host, a leased one with its lease. The ledger has the newest record of every URL, in any
-state.
+is parked for a budget in `spent` under its queue, a leased one with its lease. The ledger has the newest record of
+every URL, in any state.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ NO_PRIORITY = float("nan")  # in an order that leaves the priority of a URL as i
 Uint8s = npt.NDArray[np.uint8]
 Uint64s = npt.NDArray[np.uint64]
 UNAPPLIED_TOKEN = np.uint64(0xFFFF_FFFF_FFFF_FFFF)
-"""In replay, instead of the token of a lease that began and ended in the gathered facts, so that it is not applied."""
+"""In replay, stands for the token of a lease that began and ended among the gathered facts: it was never applied."""
 _NO_STATES = np.zeros(0, np.uint8)
 _IS_OPEN = np.isin(np.arange(7), (QUEUED, LEASED, WAITING, PARKED))
 _AT_COLD_HOSTS = (QUEUED, WAITING, DONE, GONE)
@@ -170,7 +170,7 @@ class UrlTable:
         self.planned = Calendar(scratch, name="planned", now=now)
         """The waiting URLs that a revisit rule looks at when they are due, maybe several times."""
         self.spent = TailedBacklog(scratch, name="spent")
-        """The URLs that are parked for a budget, by queue: the same URL may be in several crawls."""
+        """By queue: the URLs that are parked for a budget. Two crawls may have the same URL at a host."""
 
     def _card(self, tokens: Uint64s, cards: Cards, hand: KnownRows | None = None) -> None:
         """Applies whole cards: new URLs, and URLs whose body changed."""
@@ -185,7 +185,8 @@ class UrlTable:
         else:
             old = np.zeros(len(heads), np.uint8)
             if count < len(heads):
-                old[queued := ~fresh & self._were_queued(heads, tokens)] = QUEUED
+                queued = ~fresh & self._were_queued(heads, tokens)
+                old[queued] = QUEUED
                 rest = ~fresh & ~queued
                 _, old[rest] = self._take_out(heads[rest], tokens[rest])
         dead = self._dead(heads) if hand is not None else self._outlived(heads)
@@ -199,7 +200,7 @@ class UrlTable:
 
     def _head(self, tokens: Uint64s, heads: Heads, hand: KnownRows | None = None) -> None:
         """Applies new heads; the bodies of these URLs stay as they are. The state UNKNOWN deletes a URL. tokens: of the
-        leases that they end, 0 for none."""
+        leases that they end; 0 for none, and UNAPPLIED_TOKEN for one that was never applied."""
         rows = None
         if hand is None:
             queued = self._were_queued(heads, tokens)
@@ -219,20 +220,19 @@ class UrlTable:
             self.seen.remove(self._in_read_slots(living[living["state"] == UNKNOWN]))
 
     def _were_queued(self, heads: Heads, tokens: Uint64s) -> npt.NDArray[np.bool_]:
-        """Which of these URLs were queued before, as their facts show without their records. Only URLs that count as
-        queued or waiting are leased, so the others of a lease that is not applied need their records: those of queues
-        with waiting URLs. A URL of a read slot has a place, which its record names."""
-        found: npt.NDArray[np.bool_] = tokens == UNAPPLIED_TOKEN
+        """Returns which of these URLs were certainly queued before, so that no record is needed. A leased URL counted
+        as queued or as waiting before. If no URL of its queue is waiting, it was queued. A URL of a read slot needs
+        its record, which names its place."""
         if self.unread is None or self.voids():
-            found[:] = False
-        elif found.any():
-            found &= self.unread.are(heads["slot"])
+            return np.zeros(len(heads), np.bool_)
+        found: npt.NDArray[np.bool_] = (tokens == UNAPPLIED_TOKEN) & self.unread.are(heads["slot"])
+        if found.any():
             found[found] = self._tables.queues.waiting[self._tables.rows_of(heads[found])] == 0
         return found
 
     def _change_unread(self, heads: Heads) -> None:
-        """Applies new heads of queued URLs of unread slots without their bodies. Their contents are found with the
-        slots."""
+        """Applies new heads of URLs of unread slots that were queued, without their records. Their contents are added
+        when the slots are read."""
         assert self.unread is not None
         self.ledger.append_heads(heads)
         self.unread.note_parked(heads)
@@ -476,7 +476,7 @@ class UrlTable:
         return known
 
     def drop_cards(self, queue: int) -> None:
-        """Drops the queued and parked cards of a queue, which are void."""
+        """Drops the cards of a queue that are queued or parked for a budget. All are void."""
         self.backlog.drop(queue)
         self.spent.drop(queue)
 

@@ -258,7 +258,8 @@ class Leasing(Part):
             draft.add(Fact.LOCATING, (int(hosts.slot[host]), int(hosts.hash[host]), token, deadline, holder))
 
     def spent(self) -> bool:
-        """Whether URLs are parked for a budget. The count decides, too: a kept schedule may have void cards of them."""
+        """Whether URLs are parked for a budget. The count decides, too: the cards of a deleted crawl are dropped step
+        by step."""
         urls = self.tables.urls
         return (len(urls.spent) > 0 or (urls.unread is not None and urls.unread.parked)) and urls.counts[PARKED] > 0
 
