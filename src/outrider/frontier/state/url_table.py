@@ -58,7 +58,7 @@ NO_PRIORITY = float("nan")  # in an order that leaves the priority of a URL as i
 Uint8s = npt.NDArray[np.uint8]
 Uint64s = npt.NDArray[np.uint64]
 UNAPPLIED_TOKEN = np.uint64(0xFFFF_FFFF_FFFF_FFFF)
-"""In replay, stands for the token of a lease that began and ended among the gathered facts: it was never applied."""
+"""In replay, replaces the token of a lease that began and ended in one window. Replay never opens such a lease."""
 _NO_STATES = np.zeros(0, np.uint8)
 _IS_OPEN = np.isin(np.arange(7), (QUEUED, LEASED, WAITING, PARKED))
 _AT_COLD_HOSTS = (QUEUED, WAITING, DONE, GONE)
