@@ -25,7 +25,7 @@ PAGE_FIELDS = [
 OPTIONAL_PAGE_FIELDS = {"not_followed", "duplicate_of", "distance", "content_digest", "probe"}
 STATUS_FIELDS = {
     *("state", "accepted", "urls", "held", "in_transit", "errands", "hosts", "answered", "pages_per_second", "bytes"),
-    *("duplicates", "errors", "payments", "eta_seconds", "not_followed", "left_out", "catalogs", "uploads"),
+    *("duplicates", "errors", "payments", "disk", "eta_seconds", "not_followed", "left_out", "catalogs", "uploads"),
 }
 
 

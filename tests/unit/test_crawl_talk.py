@@ -32,6 +32,8 @@ STATISTICS = {
     "bytes": 12_345,
     "duplicates": 1,
     "errors": {"http_503": 2},
+    "log": {"full": 0},
+    "merges_wait": False,
 }
 
 
@@ -190,12 +192,33 @@ def test_status_for_people_names_every_state():
     )
 
 
+def closing_lines(output, code, **changed):
+    network = {"names": 4, "names_waited": 1, "names_seconds": 0.5, "requests": 3, "kept": 2}
+    result = CrawlResult(code, "it ended", str(output), {**STATISTICS, "network": network, **changed})
+    return start.conclude(CrawlOptions(output=str(output)), result)
+
+
+@pytest.mark.parametrize("large", [False, True])
+@pytest.mark.parametrize(
+    ("full", "merges_wait", "words"),
+    [(0, False, ""), (1, True, "full: calls that write wait"), (0, True, "too little room to merge files")],
+)
+def test_too_little_room_on_disk_is_said_in_the_status_and_at_the_end(
+    tmp_path, monkeypatch, large, full, merges_wait, words
+):
+    monkeypatch.setattr(start, "REPORT_BYTES_MAX", -1 if large else start.REPORT_BYTES_MAX)
+    (tmp_path / "pages.jsonl").touch()
+    told = {"log": {"full": full}, "merges_wait": merges_wait}
+    now = status_lines(status_fields({**STATISTICS, **told}, Rates(), "running", None), str(tmp_path))
+    for lines in (now, closing_lines(tmp_path, 0, **told)):
+        found = [line for line in lines if line.startswith("disk ")]
+        assert bool(words) == bool(found)
+        assert all(words in line and line.endswith(f"free space on the file system of {tmp_path}") for line in found)
+
+
 @pytest.mark.parametrize(("code", "expected"), [(0, ["left        0 URLs not fetched"]), (3, [])])
 def test_a_crawl_that_ends_at_a_limit_does_not_say_that_no_work_is_left(tmp_path, code, expected):
-    statistics = {"urls": {"queued": 0, "leased": 0, "waiting": 0, "parked": 7}, "answered": 1, "errors": {}}
-    network = {"names": 4, "names_waited": 1, "names_seconds": 0.5, "requests": 3, "kept": 2}
-    result = CrawlResult(code, "it ended", str(tmp_path), {**statistics, "network": network})
-    lines = start.conclude(CrawlOptions(output=str(tmp_path)), result)
+    lines = closing_lines(tmp_path, code, urls={"queued": 0, "leased": 0, "waiting": 0, "parked": 7})
     told = "waited for 25.0 % of 4 DNS look-ups, 0.500 s in total; 66.7 % of 3 requests reused a connection"
     assert f"network     {told}" in lines
     assert expected == [line for line in lines if line.startswith("left ")]

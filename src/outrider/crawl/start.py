@@ -21,10 +21,11 @@ from outrider.crawl.output.omissions import BUDGET, Omission, rows_of
 from outrider.crawl.output.output import FILES, PAGES, POLITENESS
 from outrider.crawl.output.output_recovery import refuse_output_alone
 from outrider.crawl.output.progress import Progress, progress_of
-from outrider.crawl.output.rates import errors_of
+from outrider.crawl.output.rates import disk_of, errors_of
 from outrider.crawl.output.report import collect, render
 from outrider.crawl.output.summary import (
     counted,
+    disk_lines,
     errors_text,
     network_lines,
     omission_lines,
@@ -309,8 +310,9 @@ def conclude(options: CrawlOptions, result: CrawlResult, sources: tuple[str, ...
         errors=errors_of(result.statistics),
         payments=(result.statistics.get("payments") or {}).get("hosts", {}),
     )
+    more = disk_lines(disk_of(result.statistics), options.output) + payment_lines(result.statistics, options.output)
     if large:
-        return _short_summary(result, left, left_out) + payment_lines(result.statistics, options.output)
+        return _short_summary(result, left, left_out) + more
     totals = replace(
         data.totals,
         output=options.output,
@@ -318,8 +320,7 @@ def conclude(options: CrawlOptions, result: CrawlResult, sources: tuple[str, ...
         left_out=tuple(left_out),
         continued_by=_continued_by(options, result, {row.reason for row in left_out}),
     )
-    lines = [*summary_lines(totals, data.politeness), *network_lines(result.statistics["network"])]
-    lines += payment_lines(result.statistics, options.output)
+    lines = [*summary_lines(totals, data.politeness), *network_lines(result.statistics["network"]), *more]
     report = os.path.join(options.output, REPORT_FILE)
     try:
         descriptor = os.open(report, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)

@@ -143,6 +143,7 @@ class Rounds:
         self._no_room_for_run = False  # it found no room
         self._run_patience = 0  # bytes of log that are necessary before it is tried again
         self._no_room_for_merge = False  # the same for merges
+        self._merges_wait = False  # since the last attempt
         self._merge_from = 0  # the length of the log at which they are tried again
         self._merge_patience = ROUND_PATIENCE_BYTES  # how much later that is after the next failure
         self._gives_room = False  # merges are to end
@@ -334,6 +335,7 @@ class Rounds:
                     pass
             except StoreFullError as error:
                 full = error
+        self._merges_wait = full is not None
         if full is not None:
             raise full
 
@@ -529,6 +531,11 @@ class Rounds:
         # 0: a stream that never had a line. Its first line notes it, so it matters not which process keeps lines, nor
         # whether any projection was ever synced.
         return min([through, *(lsn for _, lsn in self._machine.tables.registry.projections.values() if lsn)])
+
+    @property
+    def merges_wait(self) -> bool:
+        """Whether files wait to be merged, because the disk has too little room."""
+        return self._merges_wait or self._machine.tables.urls.seen.merges_wait
 
     def statistics(self) -> dict[str, int]:
         """Number, bytes and place in the log of the newest checkpoint."""

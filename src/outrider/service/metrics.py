@@ -66,6 +66,7 @@ class _StateCollector(Collector):
             ("seen_bytes", "Memory of the set of seen URLs.", structures["seen"]["bytes"]),
             ("seen_disk_bytes", "Seen URLs on the disk.", structures["seen"]["disk_bytes"]),
             ("disk_full", "1 while the disk is full.", log["full"]),
+            ("merges_wait", "1 while files wait for room on disk to be merged.", int(found["merges_wait"])),
             ("workers_heard", "Workers with requests since the server began.", len(service_state.heard)),
         ):
             yield GaugeMetricFamily(PREFIX + name, words, value)

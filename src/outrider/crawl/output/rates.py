@@ -89,6 +89,12 @@ def errors_of(statistics: Mapping[str, Any]) -> dict[str, int]:
     return {name: count for name, count in statistics["errors"].items() if name != ROBOTS}
 
 
+def disk_of(statistics: Mapping[str, Any]) -> dict[str, bool]:
+    """Returns whether the disk is full, and whether files wait for room to be merged. Servers of older builds tell
+    only the first."""
+    return {"full": bool(statistics["log"]["full"]), "merges_wait": bool(statistics.get("merges_wait"))}
+
+
 def status_fields(
     statistics: Mapping[str, Any],
     rates: Rates,
@@ -117,6 +123,7 @@ def status_fields(
         "duplicates": statistics["duplicates"],
         "errors": errors_of(statistics),
         "payments": dict(statistics.get("payments") or {}),  # a server of an older build has none
+        "disk": disk_of(statistics),
         "eta_seconds": eta,
         **({"revisits": dict(statistics["revisits"])} if statistics.get("revisits") else {}),
         **({"left_out": dict(left_out)} if left_out is not None else {}),

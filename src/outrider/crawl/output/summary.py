@@ -272,6 +272,16 @@ def _signature_lines(network: Mapping[str, float]) -> list[str]:
     return [f"signatures  {'; '.join(parts)}"]
 
 
+def disk_lines(disk: Mapping[str, bool], output: str = "DIR") -> list[str]:
+    """Returns a line if the disk has too little room. disk: of `status --json`."""
+    free = f"free space on the file system of {visible(output)}"
+    if disk["full"]:
+        return [f"disk        full: calls that write wait; {free}"]
+    if disk["merges_wait"]:
+        return [f"disk        too little room to merge files, so calls read more files; {free}"]
+    return []
+
+
 def payment_lines(statistics: Mapping[str, Any], output: str = "DIR") -> list[str]:
     """Returns the lines about sites that ask for payment, or say that they charged something."""
     counts = statistics.get("payments") or {}

@@ -17,7 +17,7 @@ from outrider.crawl.output.output import FILES, PAGES
 from outrider.crawl.output.output_recovery import archive_files
 from outrider.crawl.output.progress import eta_text
 from outrider.crawl.output.rates import Rates, status_fields
-from outrider.crawl.output.summary import bytes_text, counted, omission_lines, payment_lines
+from outrider.crawl.output.summary import bytes_text, counted, disk_lines, omission_lines, payment_lines
 from outrider.crawl.questions.control import ask
 from outrider.crawl.questions.crawl_queries import Shell, ask_owner
 from outrider.crawl.questions.remote_queries import Access, asking
@@ -110,6 +110,7 @@ def status_lines(status: Mapping[str, Any], directory: str = "DIR") -> list[str]
         f"errors      {', '.join(part for part in (errors, gone) if part) or 'none'}",
         f"skipped     {f'links: {passed}' if passed else 'no links'}",
     ]
+    lines += disk_lines(status["disk"], directory) if "disk" in status else []  # a server of an older build has none
     lines += payment_lines(status, directory)
     lines += _revisit_lines(status.get("revisits") or {})
     lines += _catalog_lines(status.get("catalogs") or [], directory)

@@ -204,6 +204,12 @@ class SeenSet:
             if isinstance(keys, SpilledKeys):
                 yield from keys.check_files()
 
+    @property
+    def merges_wait(self) -> bool:
+        """Whether runs on disk wait to be merged, because the disk has too little room."""
+        every = (*self.of_crawls.values(), self.contents)
+        return any(isinstance(keys, SpilledKeys) and keys.merges_wait for keys in every)
+
     def give_room(self) -> None:
         """Removes the files of unfinished merges: the disk is full."""
         for keys in (*self.of_crawls.values(), self.contents):

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from outrider import kernels
-from outrider.errors import DamagedStoreError, StoreError
+from outrider.errors import DamagedStoreError, StoreError, StoreFullError
 from outrider.frontier.stores.ledger import FINGERPRINT_MAX
 from outrider.frontier.stores.seen_filter import Misfit, SeenFilter, fresh_bytes
 from outrider.limits import SEEN_FRESH_KEYS_MIN, SEEN_KEY_BYTES, SEEN_STEP_KEYS, SLOTS
@@ -59,6 +59,8 @@ class SpilledKeys:
         self._merging: Generator[int, None, None] | None = None  # a merge, which goes on without other work
         self._patience = 0  # the number of fresh keys from which on the disk is tried again
         self._looked_up = 0
+        self.merges_wait = False
+        """Whether runs wait to be merged, because the disk has too little room."""
 
     # ------------------------------------------------------------------------------------------------ the set
 
@@ -149,9 +151,11 @@ class SpilledKeys:
                         self._merging = None
                         continue
                 quota -= done
-        except StoreError:
+        except StoreError as error:
             # No room, or a damaged page: all keys stay where they are, and a later addition tries again. A merge makes
             # room: its file is removed.
+            if isinstance(error, StoreFullError) and self._merging is not None:
+                self.merges_wait = True
             self._abandon_work()
             self._wait()
 
@@ -161,6 +165,7 @@ class SpilledKeys:
         if self._merging is not None:
             self._merging.close()
             self._merging = None
+            self.merges_wait = True
             self._wait()
 
     def _wait(self) -> None:
@@ -187,9 +192,10 @@ class SpilledKeys:
 
     def _begun_merge(self) -> Generator[int, None, None] | None:
         """Returns a merge, None if none is due."""
-        count = due(self._runs)
-        if count:
+        wanted = count = due(self._runs)
+        if wanted:
             count = due(self._runs, bytes_max=mergeable_bytes(self._files.free_bytes()))
+        self.merges_wait = wanted > 0 and not count
         return self._merge(self._runs[len(self._runs) - count :]) if count else None
 
     def _write(self, frozen: kernels.FingerprintSet) -> Generator[int, None, None]:
