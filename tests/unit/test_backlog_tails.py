@@ -14,10 +14,11 @@ from outrider.errors import DamagedStoreError, StoreFailedError
 from outrider.frontier.format.card_columns import Cards
 from outrider.frontier.stores.chunks import Packer, fingerprints_of
 from outrider.frontier.stores.tailed_backlog import TailedBacklog
+from outrider.frontier.stores.tails import Tails
 from outrider.kernels.card_layout import HEAD
 from outrider.sim import disk
 from outrider.storage.memory import MemoryFiles
-from outrider.storage.scratch import Scratch
+from outrider.storage.scratch import PLACE_BITS, Scratch
 
 
 def cards_of(orders, *, klass=0, due=0, fingerprints=None):
@@ -137,6 +138,45 @@ def test_the_best_class_of_a_queue_includes_its_tail():
         backlog._kernel.drain(1, 1)
     backlog.put([1], cards_of([50], klass=2))
     assert [9, 255] == backlog.best([1, 2]).tolist()
+
+
+@pytest.mark.parametrize("queue", [0, 7, 70_000])
+def test_the_column_of_the_best_cards_on_disk_follows_every_change(queue):
+    tails, rows = Tails(), np.array([queue, queue + 1, 0xFFFF_FFFF], np.uint32)
+
+    def best():
+        found = tails.best(rows).tolist()
+        assert [0, 0] == found[1:], "they have no tail"
+        return found[0]
+
+    assert 0 == best()
+    tails.push(queue, (254, 5, 5), 1, 64)
+    assert 2 == best()
+    tails.push(queue, (240, 9, 9), 2, 64)
+    tails.push(queue, (1, 9, 9), 3, 64)
+    assert (255, 192) == (best(), tails[queue].cards)
+    tails.remove(queue, 0)
+    assert 16 == best()
+    tails.remove(queue, 1)
+    assert (16, 1) == (best(), len(tails))
+    tails.remove(queue, 0)
+    assert (0, 0, None) == (best(), len(tails), tails.pop(queue))
+    tails.follow(queue, np.array([[254 << PLACE_BITS | 1, 5, 5], [255 << PLACE_BITS | 2, 5, 5]], np.uint64), 128)
+    assert (2, 128) == (best(), tails[queue].cards)
+    tails.clear()
+    assert 0 == best()
+
+
+def test_a_queue_is_led_by_its_tail_while_that_has_the_better_class():
+    backlog = filled(200, MemoryFiles(), head_cards_max=10, chunk_cards=10)
+    rows = np.array([3, 7, 7, 9], np.uint32)
+    backlog.put([9], cards_of([5]))
+    assert (None, [False, True, True, False]) == (backlog.led_by_tail(rows), backlog.has_tail(rows).tolist())
+    backlog.remove([7] * 200, cards_of(np.arange(200)).heads["fingerprint"], tails=False)
+    led = backlog.led_by_tail(rows)
+    assert led is not None
+    assert [False, True, True, False] == led.tolist(), "its cards in memory are gone"
+    assert [255, 0, 0, 0] == backlog.best(rows).tolist()
 
 
 def test_cards_removed_from_a_tail_are_gone():

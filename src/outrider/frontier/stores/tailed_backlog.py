@@ -23,6 +23,7 @@ from outrider.frontier.format.card_columns import Cards
 from outrider.frontier.stores.chunks import CARDS_MAX, Packer, fingerprints_of, laid_out, read_out
 from outrider.frontier.stores.moved_cards import MovedCards
 from outrider.frontier.stores.ordered_cards import plain_form, sorted_form
+from outrider.frontier.stores.tails import NOTHING, PLACES, Key, Tail, Tails
 from outrider.kernels.card_layout import NO_CLASS, ORDERED, ORDERED_CLASS
 from outrider.kernels.columns import NONE
 from outrider.limits import (
@@ -50,15 +51,9 @@ from outrider.storage.scratch import PLACE_BITS, Scratch
 Rows = npt.NDArray[np.uint32]
 
 DUE_BIAS = 1 << 63  # makes an int64 a u64 of the same order
-_PLACES = (1 << PLACE_BITS) - 1
 _SWEEP_CARDS_FIRST = 1 << 10
+_ONE = np.uint8(1)  # a class + 1 is 0 for NO_CLASS
 _SWEEP_KEEP = 2  # cards that remain of a swept queue, so that not every take reads the disk
-_TAILS_COMPARED_MAX = 8  # tails that are compared with all rows one by one: np.isin costs as much as nine
-
-Key = tuple[int, int, int]
-"""(255 - class, due + 2^63, order): the smaller one is better."""
-_NOTHING: Key = (256, 0, 0)
-"""A key worse than that of every card."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,85 +67,6 @@ class Chunks:
     orders: npt.NDArray[np.uint64]
     lengths: Rows
     octets: bytes
-
-
-class _Tail:
-    """The chunks of one queue on disk: a binary heap of (rank and place, due, order) in one array, the best first."""
-
-    __slots__ = ("cards", "first", "refs")
-
-    def __init__(self) -> None:
-        self.cards = 0
-        self.refs = array("Q")
-        self.first: Key = _NOTHING
-
-    def __len__(self) -> int:
-        return len(self.refs) // 3
-
-    def _key(self, at: int) -> Key:
-        refs = self.refs
-        return refs[3 * at] >> PLACE_BITS, refs[3 * at + 1], refs[3 * at + 2]
-
-    def push(self, key: Key, place: int) -> None:
-        self.refs.extend((key[0] << PLACE_BITS | place, key[1], key[2]))
-        self._order(len(self) - 1)
-        self.first = self._key(0)
-
-    def _swap(self, one: int, other: int) -> None:
-        refs = self.refs
-        one, other = 3 * one, 3 * other
-        refs[one : one + 3], refs[other : other + 3] = refs[other : other + 3], refs[one : one + 3]
-
-    def place(self, at: int) -> int:
-        """The place of the chunk in position `at`; 0 is the best."""
-        return self.refs[3 * at] & _PLACES
-
-    def remove(self, at: int) -> None:
-        """Removes one reference; removing the last one is free."""
-        last = len(self) - 1
-        self._swap(at, last)
-        del self.refs[3 * last :]
-        if at < last:
-            self._order(at)
-        self.first = self._key(0) if last else _NOTHING
-
-    def _order(self, at: int) -> None:
-        """Moves one reference up or down until the heap is in order."""
-        last = len(self)
-        while at and self._key(at) < self._key((at - 1) // 2):
-            self._swap(at, (at - 1) // 2)
-            at = (at - 1) // 2
-        while (child := 2 * at + 1) < last:
-            if child + 1 < last and self._key(child + 1) < self._key(child):
-                child += 1
-            if self._key(at) <= self._key(child):
-                return
-            self._swap(at, child)
-            at = child
-
-    def in_order(self) -> list[tuple[Key, int]]:
-        """Returns the keys and places of the chunks, the best first."""
-        return sorted((self._key(at), self.place(at)) for at in range(len(self)))
-
-    def follow(self, refs: npt.NDArray[np.uint64], cards: int) -> None:
-        """Adds chunks in their order, all worse than those that are there: a sorted list is a heap."""
-        self.refs.frombytes(refs.tobytes())
-        self.cards += cards
-        self.first = self._key(0)
-
-    def find(self, place: int) -> int | None:
-        """The position of the reference to a place."""
-        places = np.frombuffer(self.refs, np.uint64)[::3] & np.uint64(_PLACES)
-        found = np.flatnonzero(places == place)
-        return int(found[0]) if len(found) else None
-
-    def led_by(self, order: int) -> int | None:
-        """The position of the chunk whose best card has this order."""
-        found = np.flatnonzero(np.frombuffer(self.refs, np.uint64)[2::3] == order)
-        return int(found[0]) if len(found) else None
-
-    def move(self, at: int, place: int) -> None:
-        self.refs[3 * at] = self.refs[3 * at] & ~_PLACES | place
 
 
 class TailedBacklog:
@@ -186,7 +102,7 @@ class TailedBacklog:
         self._kernel = kernels.Backlog()
         self._scratch = None if files is None else Scratch(files, name=name)
         self._packer = Packer()
-        self._tails: dict[int, _Tail] = {}
+        self._tails = Tails()
         self._moved: dict[int, MovedCards] = {}  # by queue: old copies in its tail, which count no more
         self._moved_cards = 0  # all old copies
         self._tail_cards = 0
@@ -242,28 +158,26 @@ class TailedBacklog:
     def led_by_tail(self, queues: Rows) -> npt.NDArray[np.bool_] | None:
         """Returns the queues among these with a better class on disk than in memory; None without one, the usual
         case."""
-        tails = self._tails
-        here = tails.keys() & set(queues.tolist()) if tails else ()
-        if not here:
+        on_disk = self._tails.best(queues)
+        (some,) = np.nonzero(on_disk)
+        if not len(some):
             return None
-        best = self._kernel.best(np.fromiter(here, np.uint32, len(here)))
-        places = zip(here, best, strict=True)
-        led = [queue for queue, klass in places if klass == NO_CLASS or klass < 255 - tails[queue].first[0]]
+        in_memory = np.frombuffer(self._kernel.best(queues[some]), np.uint8)
+        led = np.zeros(len(queues), np.bool_)
+        led[some] = on_disk[some] > in_memory + _ONE
         if self._ordered:
-            ordered = [queue for queue, klass in zip(here, best, strict=True) if ORDERED <= klass < NO_CLASS]
-            heads = self._head_keys(_rows(ordered))
-            led += [queue for queue, head in zip(ordered, heads, strict=True) if tails[queue].first < head]
-        return np.isin(queues, led) if led else None
+            ordered = some[(in_memory >= ORDERED) & (in_memory < NO_CLASS)]
+            heads = self._head_keys(queues[ordered])
+            for row, head in zip(ordered.tolist(), heads, strict=True):
+                led[row] |= self._tails[int(queues[row])].first < head
+        return led if led.any() else None
 
     def best(self, queues: npt.ArrayLike) -> npt.NDArray[np.uint8]:
         """Returns the class of each queue's best card, 255 for an empty queue."""
         rows = _rows(queues)
         best = np.frombuffer(self._kernel.best(rows), np.uint8)
         if self._tails:
-            best = best.copy()
-            for row, tail in self._tails_of(rows):
-                klass = 255 - tail.first[0]
-                best[row] = klass if best[row] == NO_CLASS else max(klass, best[row])
+            best = np.maximum(best + _ONE, self._tails.best(rows)) - _ONE
         return np.where((best >= ORDERED) & (best < NO_CLASS), ORDERED_CLASS, best) if self._ordered else best
 
     def best_key(self, queue: int) -> Key:
@@ -278,8 +192,8 @@ class TailedBacklog:
         counts = np.frombuffer(self._kernel.waiting(rows), np.uint32)
         if self._tails:
             counts = counts.copy()
-            for row, tail in self._tails_of(rows):
-                counts[row] += tail.cards
+            for row in np.flatnonzero(self._tails.best(rows)).tolist():
+                counts[row] += self._tails[int(rows[row])].cards
         return counts
 
     def remove(
@@ -328,7 +242,8 @@ class TailedBacklog:
 
     def has_tail(self, queues: npt.ArrayLike) -> npt.NDArray[np.bool_]:
         """Returns which queues have cards on disk besides those in memory."""
-        return np.array([queue in self._tails for queue in _rows(queues).tolist()], np.bool_)
+        found: npt.NDArray[np.bool_] = self._tails.best(_rows(queues)) != 0
+        return found
 
     def forget(self, queues: npt.ArrayLike, cards: Cards) -> None:
         """Removes these cards, each of which is in the queue of its row, without a search of its tail. A card that
@@ -406,7 +321,7 @@ class TailedBacklog:
             self._aside -= 1
             self._scratch.release(place)
         self._long.discard(queue)
-        tail = self._tails.pop(queue, None)
+        tail = self._tails.pop(queue)
         self._forget_moved(queue)
         if tail is not None:
             self._tail_cards -= tail.cards
@@ -505,7 +420,7 @@ class TailedBacklog:
         starts = [0, *(np.flatnonzero(np.diff(chunks.queues)) + 1).tolist()]
         for start, end in zip(starts, [*starts[1:], len(pieces)], strict=True):
             cards = sum(piece[0] for piece in pieces[start:end])
-            self._tails.setdefault(owners[start], _Tail()).follow(refs[start:end], cards)
+            self._tails.follow(owners[start], refs[start:end], cards)
             self._tail_cards += cards
 
     def close(self) -> None:
@@ -568,20 +483,7 @@ class TailedBacklog:
     def _put_all(self, queue: int, cards: Cards) -> None:
         self._put(np.full(len(cards), queue, np.uint32), cards)
 
-    def _tails_of(self, rows: Rows) -> list[tuple[int, _Tail]]:
-        tails = self._tails
-        if len(rows) <= len(tails):
-            return [(row, tails[queue]) for row, queue in enumerate(rows.tolist()) if queue in tails]
-        mask = np.zeros(len(rows), np.bool_)
-        if len(tails) <= _TAILS_COMPARED_MAX:
-            for queue in tails:
-                mask |= rows == queue
-        else:
-            mask = np.isin(rows, np.fromiter(tails, np.uint32, len(tails)))
-        places = np.flatnonzero(mask)
-        return [(row, tails[int(rows[row])]) for row in places.tolist()]
-
-    def _take_chunk(self, queue: int, tail: _Tail, at: int) -> Cards:
+    def _take_chunk(self, queue: int, tail: Tail, at: int) -> Cards:
         """Removes one chunk from disk and returns its cards that were not moved."""
         assert self._scratch is not None
         place = tail.place(at)
@@ -590,17 +492,16 @@ class TailedBacklog:
             old = self._moved[queue].met(cards)
             self._moved_cards -= int(np.count_nonzero(old))
             cards = cards.filter(~old)
-        tail.remove(at)
         tail.cards -= len(cards)
         self._tail_cards -= len(cards)
         self._loaded += len(cards)
-        if not tail.refs:
-            del self._tails[queue]
+        self._tails.remove(queue, at)
+        if queue not in self._tails:
             self._forget_moved(queue)
         self._scratch.release(place)
         return cards
 
-    def _load(self, queue: int, tail: _Tail, at: int = 0) -> int:
+    def _load(self, queue: int, tail: Tail, at: int = 0) -> int:
         cards = self._take_chunk(queue, tail, at)
         self._put_all(queue, cards)
         return len(cards)
@@ -626,9 +527,7 @@ class TailedBacklog:
         numbers = zip(
             classes, np.frombuffer(dues, np.int64).tolist(), np.frombuffer(orders, np.uint64).tolist(), strict=True
         )
-        return [
-            _NOTHING if klass == NO_CLASS else (255 - klass, due + DUE_BIAS, order) for klass, due, order in numbers
-        ]
+        return [NOTHING if klass == NO_CLASS else (255 - klass, due + DUE_BIAS, order) for klass, due, order in numbers]
 
     def _bring(self, queue: int, most: int) -> int:
         """Loads chunks until the best `most` cards of one queue are in memory. Returns how many cards it loaded."""
@@ -792,11 +691,7 @@ class TailedBacklog:
             start = end
         places = self._scratch.append_all(owners, self._packer.pack(cards, spans))
         for owner, key, (first, end), chunk in zip(owners, _keys_of(cards, spans), spans, places, strict=True):
-            tail = self._tails.get(owner)
-            if tail is None:
-                tail = self._tails[owner] = _Tail()
-            tail.push(key, chunk)
-            tail.cards += end - first
+            self._tails.push(owner, key, chunk, end - first)
             self._tail_cards += end - first
         return kept
 
@@ -843,7 +738,7 @@ class TailedBacklog:
         assert self._scratch is not None
         best = np.frombuffer(self._kernel.best(queues), np.uint8)
         if self._tails or best.max() >= CLASSES:
-            queues = queues[[queue not in self._tails for queue in queues.tolist()] & (best < CLASSES)]
+            queues = queues[(self._tails.best(queues) == 0) & (best < CLASSES)]
         told, *columns = self._kernel.whole(queues)
         counts, cards = np.frombuffer(told, np.uint32), Cards.of_columns(*columns)
         places = self._scratch.append_all(queues.tolist(), laid_out(counts, cards))
@@ -887,7 +782,7 @@ class TailedBacklog:
             return False
         refs = self._dropped[-1]
         for _ in range(min(BACKLOG_RELEASE_CHUNKS, len(refs) // 3)):
-            self._scratch.release(refs[-3] & _PLACES)
+            self._scratch.release(refs[-3] & PLACES)
             del refs[-3:]
         if not refs:
             self._dropped.pop()
