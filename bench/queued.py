@@ -1,10 +1,11 @@
 """`queued`: many queued URLs on a million hosts within an amount of memory: bytes of disk, and the cost of new URLs and
-of visits against those at the beginning.
+of visits against those of the first million, in turns.
 
     python -m bench queued [--urls N] [--memory SIZE]
 
 Each host gets one URL. Then the hosts get the others in sizes by Zipf's law with exponent 1. A cgroup confines the
-process to its memory and 600 MB. The clock is virtual.
+process to its memory and 600 MB. The clock is virtual. While the last tenth is added, and around the visits after it,
+another process adds and visits the first million in a store of its own, TURNS + 2 times.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from statistics import mean
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +27,7 @@ from bench.made import BATCH, url_of
 from bench.measuring import resident_bytes
 from bench.scale_peer import StepProgress
 from bench.tables import Table, ratio
+from bench.turns import Turns
 from outrider import Frontier
 from outrider.limits import MEMORY_BYTES
 
@@ -39,6 +42,7 @@ LAST_PART = 10
 """The cost is measured for the last tenth of the URLs, but for no less than a million: it includes its part of large
 merges."""
 LAST_URLS_MIN = 1_000_000
+TURNS = 4
 VISIT_CALLS, VISIT_URLS = 500, 100
 VISIT_PAUSE = 1_000_000
 """Microseconds from one call to the next."""
@@ -52,14 +56,19 @@ def tables(urls: int | None = None, memory: int | None = None) -> list[Table]:
     marks = answer_of("queued", [str(total), str(memory)], bytes_max=memory + PROCESS_BYTES)
     rows = []
     for mark in marks:
-        against = (ratio(mark[name], marks[0][name]) for name in ("new", "visit"))
+        firsts = mark["firsts"] or [marks[0]]
+        against = (ratio(mark[name], mean(first[name] for first in firsts)) for name in ("new", "visit"))
         rows.append((mark["urls"], mark["new"], mark["visit"], *against, mark["disk"], mark["memory"] / 1e6))
+    firsts = marks[-1]["firsts"]
+    turns = [f"{name} {', '.join(f'{first[name]:.1f}' for first in firsts)} µs" for name in ("new", "visit")]
+    told = "; ".join(turns) if firsts else "no turns with so few URLs"
     columns = ("URLs", "new µs", "visit µs", "to the first", "to the first", "disk B a URL", "memory MB")
     notes = (
         f"CPU time of the process. {HOSTS:,} hosts; memory_bytes is {memory:,}; "
         + where(marks[0]["confined"], PROCESS_BYTES),
         f"New: of the last tenth of the URLs, and no less than a million, in calls of {BATCH:,}.",
         f"Visit: lease and report of a URL, in calls of {VISIT_URLS}.",
+        f"To the first: to the mean of a first million in turns, in a store of its own: {told}.",
         "Disk: after a checkpoint. Memory: growth of the process.",
     )
     return [Table("queued", "Queued URLs beyond the memory", columns, tuple(rows), notes)]
@@ -76,10 +85,13 @@ def calls(first: int, last: int) -> Iterator[list[str]]:
         yield [url_of(row * HOSTS + host, HOSTS) for row, host in zip(rows.tolist(), hosts.tolist(), strict=True)]
 
 
-def added(frontier: Frontier, first: int, last: int, progress: StepProgress) -> float:
+def added(frontier: Frontier, first: int, last: int, progress: StepProgress, turns: Turns | None) -> float:
     """Adds URLs. Returns the CPU seconds of the process for each of the last ones, without the making of the URLs."""
     spent, measured = 0.0, min(last - first, max(LAST_URLS_MIN, last // LAST_PART))
+    begun = {last - measured + turn * measured // TURNS // BATCH * BATCH for turn in range(TURNS)}
     for place, urls in zip(range(first, last, BATCH), calls(first, last), strict=True):
+        if turns is not None and place in begun:
+            turns.take()
         began = time.process_time()
         frontier.discover(urls)
         if place >= last - measured:
@@ -107,18 +119,26 @@ def main() -> None:
     parser.add_argument("store", type=Path)
     parser.add_argument("answer", type=Path)
     given = parser.parse_args()
+    turns = None
+    if given.urls > HOSTS:
+        turns = Turns("queued", [str(HOSTS), str(given.memory)], bytes_max=given.memory + PROCESS_BYTES)
     is_confined, clock = join(), VirtualClock()
     before, marks = resident_bytes(), []
     frontier = Frontier.open(
         given.store, clock=clock, keys=KEYS, robots="caller", settings={"memory_bytes": given.memory}
     )
     progress, first = StepProgress("queued", given.urls, "URLs"), 0
-    for last in (HOSTS, given.urls):
-        new = added(frontier, first, last, progress)
+    for last in sorted({HOSTS, given.urls}):
+        taken = turns if first else None
+        new = added(frontier, first, last, progress, taken)
         frontier.checkpoint()
         disk = sum(store_bytes(given.store).values())
         memory = resident_bytes() - before
+        if taken is not None:
+            taken.take()
         visit = visits(frontier, clock)
+        if taken is not None:
+            taken.take()
         marks.append(
             {
                 "urls": last,
@@ -127,11 +147,14 @@ def main() -> None:
                 "disk": disk / last,
                 "memory": memory,
                 "confined": is_confined,
+                "firsts": [marks_of[0] for marks_of in taken.answers] if taken is not None else [],
             }
         )
         first = last
     given.answer.write_text(json.dumps(marks))
     frontier.close()
+    if turns is not None:
+        turns.close()
 
 
 if __name__ == "__main__":
