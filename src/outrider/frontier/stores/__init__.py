@@ -7,6 +7,7 @@ the next opening makes anew from the ledger.
 
     ledger.py          the newest card of every URL ever accepted: memory, and sorted runs
     tailed_backlog.py  the cards of queued URLs: heads in memory, tails on disk
+    tails.py           where the tails of the queues are on disk, and their best classes
     ordered_cards.py   cards of crawls with an exact order, as the backlog sorts them
     chunks.py          the pieces in which tails are on disk
     calendar.py        the cards that wait for an instant

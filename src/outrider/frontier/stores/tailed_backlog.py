@@ -23,7 +23,7 @@ from outrider.frontier.format.card_columns import Cards
 from outrider.frontier.stores.chunks import CARDS_MAX, Packer, fingerprints_of, laid_out, read_out
 from outrider.frontier.stores.moved_cards import MovedCards
 from outrider.frontier.stores.ordered_cards import plain_form, sorted_form
-from outrider.frontier.stores.tails import NOTHING, PLACES, Key, Tail, Tails
+from outrider.frontier.stores.tails import NOTHING, PLACES, Key, QueueTail, Tails
 from outrider.kernels.card_layout import NO_CLASS, ORDERED, ORDERED_CLASS
 from outrider.kernels.columns import NONE
 from outrider.limits import (
@@ -483,7 +483,7 @@ class TailedBacklog:
     def _put_all(self, queue: int, cards: Cards) -> None:
         self._put(np.full(len(cards), queue, np.uint32), cards)
 
-    def _take_chunk(self, queue: int, tail: Tail, at: int) -> Cards:
+    def _take_chunk(self, queue: int, tail: QueueTail, at: int) -> Cards:
         """Removes one chunk from disk and returns its cards that were not moved."""
         assert self._scratch is not None
         place = tail.place(at)
@@ -501,7 +501,7 @@ class TailedBacklog:
         self._scratch.release(place)
         return cards
 
-    def _load(self, queue: int, tail: Tail, at: int = 0) -> int:
+    def _load(self, queue: int, tail: QueueTail, at: int = 0) -> int:
         cards = self._take_chunk(queue, tail, at)
         self._put_all(queue, cards)
         return len(cards)

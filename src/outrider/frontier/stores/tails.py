@@ -18,7 +18,7 @@ NOTHING: Key = (256, 0, 0)
 """A key worse than that of every card."""
 
 
-class Tail:
+class QueueTail:
     """The chunks of one queue on disk: a binary heap of (rank and place, due, order) in one array, the best first."""
 
     __slots__ = ("cards", "first", "refs")
@@ -101,7 +101,7 @@ class Tails:
     """The tails by queue, a u32 row. A queue has one as long as it has a chunk on disk."""
 
     def __init__(self) -> None:
-        self._of: dict[int, Tail] = {}
+        self._of: dict[int, QueueTail] = {}
         self._best = np.zeros(1, np.uint8)  # by queue: class + 1, 0 without a tail; the last one is always 0
 
     def __len__(self) -> int:
@@ -110,13 +110,13 @@ class Tails:
     def __contains__(self, queue: int) -> bool:
         return queue in self._of
 
-    def __getitem__(self, queue: int) -> Tail:
+    def __getitem__(self, queue: int) -> QueueTail:
         return self._of[queue]
 
-    def get(self, queue: int) -> Tail | None:
+    def get(self, queue: int) -> QueueTail | None:
         return self._of.get(queue)
 
-    def values(self) -> Iterable[Tail]:
+    def values(self) -> Iterable[QueueTail]:
         return self._of.values()
 
     def best(self, queues: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint8]:
@@ -145,7 +145,7 @@ class Tails:
         else:
             self.pop(queue)
 
-    def pop(self, queue: int) -> Tail | None:
+    def pop(self, queue: int) -> QueueTail | None:
         """Removes and returns the tail of a queue."""
         tail = self._of.pop(queue, None)
         if tail is not None:
@@ -156,14 +156,14 @@ class Tails:
         self._of.clear()
         self._best = np.zeros(1, np.uint8)
 
-    def _made(self, queue: int) -> Tail:
+    def _made(self, queue: int) -> QueueTail:
         tail = self._of.get(queue)
         if tail is None:
-            tail = self._of[queue] = Tail()
+            tail = self._of[queue] = QueueTail()
             if queue + 1 >= len(self._best):
                 more = max(queue + 2, 2 * len(self._best)) - len(self._best)
                 self._best = np.concatenate([self._best, np.zeros(more, np.uint8)])
         return tail
 
-    def _note(self, queue: int, tail: Tail) -> None:
+    def _note(self, queue: int, tail: QueueTail) -> None:
         self._best[queue] = 256 - tail.first[0]
