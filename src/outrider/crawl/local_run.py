@@ -180,7 +180,10 @@ class CrawlRun(CrawlLoop):
             self._left_out_last = await calling(lambda: self._left_out(statistics))
             self._left_out_again = time.monotonic() + STATISTICS_SHARE * (time.monotonic() - began)
         counts = self._left_out_last if left_out else None
-        return status_fields(statistics, rates, "running", eta, self._not_followed(), counts)
+        found = status_fields(statistics, rates, "running", eta, self._not_followed(), counts)
+        if self._full_since is not None:  # also when the files of the output alone have no room
+            found["disk"]["full"] = True
+        return found
 
     def _not_followed(self) -> dict[str, int]:
         """Links of all runs that were not followed, by reason; as of the last note where no settler is there yet."""
