@@ -52,7 +52,7 @@ FETCH_SECONDS = 0.2
 def tables(urls: int | None = None, memory: int | None = None) -> list[Table]:
     """Returns a row for the first million URLs, and one for all. Raises NoRoomError, ChildFailedError."""
     total, memory = urls or URLS, memory or MEMORY_BYTES
-    check_room("queued", total, DISK_BYTES_PER_URL, "--urls")
+    check_room("queued", total + HOSTS, DISK_BYTES_PER_URL, "--urls")
     marks = answer_of("queued", [str(total), str(memory)], bytes_max=memory + PROCESS_BYTES)
     rows = []
     for mark in marks:
@@ -88,11 +88,11 @@ def calls(first: int, last: int) -> Iterator[list[str]]:
 def added(frontier: Frontier, first: int, last: int, progress: StepProgress, turns: Turns | None) -> float:
     """Adds URLs. Returns the CPU seconds of the process for each of the last ones, without the making of the URLs."""
     spent, measured = 0.0, min(last - first, max(LAST_URLS_MIN, last // LAST_PART))
-    begun = {last - measured + turn * measured // TURNS // BATCH * BATCH for turn in range(TURNS)}
+    begun = {(last - measured + turn * measured // TURNS) // BATCH * BATCH for turn in range(TURNS)}
     for place, urls in zip(range(first, last, BATCH), calls(first, last), strict=True):
-        if turns is not None and place in begun:
-            turns.take()
         began = time.process_time()
+        if turns is not None and place in begun:
+            turns.take()  # merges in other threads continue meanwhile, and count
         frontier.discover(urls)
         if place >= last - measured:
             spent += time.process_time() - began
@@ -128,7 +128,7 @@ def main() -> None:
         given.store, clock=clock, keys=KEYS, robots="caller", settings={"memory_bytes": given.memory}
     )
     progress, first = StepProgress("queued", given.urls, "URLs"), 0
-    for last in sorted({HOSTS, given.urls}):
+    for last in sorted({min(HOSTS, given.urls), given.urls}):
         taken = turns if first else None
         new = added(frontier, first, last, progress, taken)
         frontier.checkpoint()
