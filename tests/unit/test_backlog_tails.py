@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from outrider.frontier.format.card_columns import Cards
 from outrider.frontier.stores.chunks import Packer, fingerprints_of
 from outrider.frontier.stores.tailed_backlog import TailedBacklog
 from outrider.frontier.stores.tails import Tails
-from outrider.kernels.card_layout import HEAD
+from outrider.kernels.card_layout import HEAD, ORDERED, ORDERED_CLASS
 from outrider.sim import disk
 from outrider.storage.memory import MemoryFiles
 from outrider.storage.scratch import PLACE_BITS, Scratch
@@ -168,15 +169,52 @@ def test_the_column_of_the_best_cards_on_disk_follows_every_change(queue):
 
 
 def test_a_queue_is_led_by_its_tail_while_that_has_the_better_class():
-    backlog = filled(200, MemoryFiles(), head_cards_max=10, chunk_cards=10)
+    backlog = TailedBacklog(MemoryFiles(), name="b", head_cards_max=2, chunk_cards=2)
     rows = np.array([3, 7, 7, 9], np.uint32)
-    backlog.put([9], cards_of([5]))
-    assert (None, [False, True, True, False]) == (backlog.led_by_tail(rows), backlog.has_tail(rows).tolist())
-    backlog.remove([7] * 200, cards_of(np.arange(200)).heads["fingerprint"], tails=False)
+    backlog.put([7] * 40, cards_of(np.arange(40), klass=5))
+    backlog.put([9], cards_of([90]))
+
+    def led():
+        found = backlog.led_by_tail(rows)
+        return None if found is None else found.tolist()
+
+    assert (None, [False, True, True, False]) == (led(), backlog.has_tail(rows).tolist())
+    in_memory = 40 - backlog.statistics()["cards_on_disk"]
+    backlog.remove([7] * 40, cards_of(np.arange(40)).heads["fingerprint"], tails=False)
+    assert ([False, True, True, False], [255, 5, 5, 0]) == (led(), backlog.best(rows).tolist()), "memory has none"
+    backlog.put([7], cards_of([100], klass=4))
+    assert ([False, True, True, False], [255, 5, 5, 0]) == (led(), backlog.best(rows).tolist()), "a worse one"
+    backlog.put([7], cards_of([101], klass=5))
+    assert None is led(), "the same class"
+    backlog.put([7], cards_of([102], klass=6))
+    assert (None, [255, 6, 6, 0]) == (led(), backlog.best(rows).tolist())
+    assert [0, 43 - in_memory, 43 - in_memory, 1] == backlog.waiting(rows).tolist()
+
+
+def test_a_queue_of_a_crawl_with_an_exact_order_is_led_by_its_tail_while_that_has_the_first_card():
+    backlog = TailedBacklog(MemoryFiles(), name="b", head_cards_max=2, chunk_cards=2, orders=[0])
+    rows = np.array([7, 9], np.uint32)
+    backlog.put([7] * 40, cards_of(np.arange(10, 50), klass=ORDERED))
+    assert None is backlog.led_by_tail(rows)
+    backlog.remove([7] * 40, cards_of(np.arange(10, 50)).heads["fingerprint"], tails=False)
+    backlog.put([7], cards_of([60], klass=ORDERED))
     led = backlog.led_by_tail(rows)
-    assert led is not None
-    assert [False, True, True, False] == led.tolist(), "its cards in memory are gone"
-    assert [255, 0, 0, 0] == backlog.best(rows).tolist()
+    assert (led is not None and led.tolist(), backlog.best(rows).tolist()) == ([True, False], [ORDERED_CLASS, 255])
+    backlog.put([7], cards_of([1], klass=ORDERED))
+    assert None is backlog.led_by_tail(rows)
+
+
+@pytest.mark.parametrize("rank", [0, 256, 65_535])
+def test_chunks_of_a_class_that_does_not_exist_are_refused(rank):
+    (chunks,) = filled(200, MemoryFiles(), head_cards_max=10, chunk_cards=10).chunks(np.array([7], np.uint32), 1 << 20)
+    other = TailedBacklog(MemoryFiles(), name="c")
+    ranks = chunks.ranks.copy()
+    ranks[-1] = rank
+    with pytest.raises(ValueError, match="class"):
+        other.put_chunks(replace(chunks, ranks=ranks))
+    assert 0 == len(other)
+    other.put_chunks(chunks)
+    assert len(other) == other.statistics()["cards_on_disk"] > 0
 
 
 def test_cards_removed_from_a_tail_are_gone():

@@ -201,7 +201,7 @@ def closing_lines(output, code, **changed):
 @pytest.mark.parametrize("large", [False, True])
 @pytest.mark.parametrize(
     ("full", "merges_wait", "words"),
-    [(0, False, ""), (1, True, "full: calls that write wait"), (0, True, "too little room to merge files")],
+    [(0, False, ""), (1, True, "full: nothing can be written"), (0, True, "too little room to merge files")],
 )
 def test_too_little_room_on_disk_is_said_in_the_status_and_at_the_end(
     tmp_path, monkeypatch, large, full, merges_wait, words

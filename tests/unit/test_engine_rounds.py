@@ -177,10 +177,6 @@ def test_merges_without_room_become_rarer_and_other_ledgers_are_merged(light, mo
     assert len(runs(world.disk)) > 15
     assert attempts == ["urls", "hosts"] * (len(attempts) // 2)
     assert 4 <= len(attempts) <= 16
-    assert world.frontier.statistics()["merges_wait"]
-    monkeypatch.setattr(tables.urls.ledger, "merge", lambda **_: False)
-    world.frontier.checkpoint()
-    assert not world.frontier.statistics()["merges_wait"]
 
 
 def test_closing_does_not_wait_for_the_end_of_a_merge(light, monkeypatch):

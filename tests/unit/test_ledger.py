@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import math
 import threading
 from collections.abc import Callable, Iterable
@@ -507,9 +508,12 @@ def test_a_merge_waits_for_room_for_itself_the_log_and_a_checkpoint() -> None:
     files.capacity_bytes = files.used_bytes() + need - 100
     with pytest.raises(StoreFullError, match="too few for a merge"):
         ledger.merge(leaves_bytes=1_000)
-    assert 4 == ledger.statistics().runs
+    assert (4, True) == (ledger.statistics().runs, ledger.merges_wait)
     files.capacity_bytes += 200
+    assert not ledger.merges_wait
     assert ledger.merge(leaves_bytes=1_000)
+    files.capacity_bytes = files.used_bytes()
+    assert not ledger.merges_wait, "none is due"
     assert 5_000 == len(content(ledger))
 
 
@@ -537,6 +541,19 @@ def test_a_run_that_no_checkpoint_lists_leaves_no_file_when_it_is_merged() -> No
     assert content(ledger) == content(Ledger.open(files, store=STORE, names=files.names()))
 
 
+def test_a_merge_that_a_quota_ends_waits_until_the_next_one_ends() -> None:
+    """The free space does not show a quota."""
+    files = FaultyFiles()
+    ledger = four_runs(files, 40_000)
+    assert not ledger.merges_wait
+    files.fail(1, errno.EDQUOT, forever=True, verb="write")
+    with pytest.raises(StoreFullError):
+        ledger.merge()
+    assert ledger.merges_wait
+    files.mend()
+    assert (True, True, False) == (ledger.merges_wait, ledger.merge(), ledger.merges_wait)
+
+
 def test_a_merge_gives_its_room_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """The next attempt begins anew."""
     files = FaultyFiles()
@@ -546,7 +563,10 @@ def test_a_merge_gives_its_room_back(monkeypatch: pytest.MonkeyPatch) -> None:
         during_merge(patch, ledger.give_room)
         with pytest.raises(StoreFullError, match="needed its room"):
             ledger.merge()
-    assert before == files.names()
+    assert (before, False) == (files.names(), ledger.merges_wait), "the log has not used that room yet"
+    files.capacity_bytes = files.used_bytes()
+    assert ledger.merges_wait
+    files.capacity_bytes = None
     assert ledger.merge()
     assert 40_000 == len(content(ledger))
 

@@ -946,7 +946,7 @@ class Frontier:
             "state": self.opening.previous_state if self._read_only else "running",
             "log": self._log.statistics(),
             "checkpoint": self._rounds.statistics(),
-            "merges_wait": self._rounds.merges_wait,
+            "merges_wait": int(self._rounds.merges_wait),
         }
 
     @served("operate")

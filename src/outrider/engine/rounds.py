@@ -143,7 +143,6 @@ class Rounds:
         self._no_room_for_run = False  # it found no room
         self._run_patience = 0  # bytes of log that are necessary before it is tried again
         self._no_room_for_merge = False  # the same for merges
-        self._merges_wait = False  # since the last attempt
         self._merge_from = 0  # the length of the log at which they are tried again
         self._merge_patience = ROUND_PATIENCE_BYTES  # how much later that is after the next failure
         self._gives_room = False  # merges are to end
@@ -335,7 +334,6 @@ class Rounds:
                     pass
             except StoreFullError as error:
                 full = error
-        self._merges_wait = full is not None
         if full is not None:
             raise full
 
@@ -535,7 +533,8 @@ class Rounds:
     @property
     def merges_wait(self) -> bool:
         """Whether files wait to be merged, because the disk has too little room."""
-        return self._merges_wait or self._machine.tables.urls.seen.merges_wait
+        tables = self._machine.tables
+        return tables.urls.seen.merges_wait or any(part.merges_wait for part in tables.kept_in_runs())
 
     def statistics(self) -> dict[str, int]:
         """Number, bytes and place in the log of the newest checkpoint."""

@@ -65,8 +65,8 @@ class _StateCollector(Collector):
             ("ledger_bytes", "Runs of the ledger on the disk.", structures["ledger"]["bytes"]),
             ("seen_bytes", "Memory of the set of seen URLs.", structures["seen"]["bytes"]),
             ("seen_disk_bytes", "Seen URLs on the disk.", structures["seen"]["disk_bytes"]),
-            ("disk_full", "1 while the disk is full.", log["full"]),
-            ("merges_wait", "1 while files wait for room on disk to be merged.", int(found["merges_wait"])),
+            ("disk_full", "1 while the disk is full.", min(log["full"], 1)),
+            ("merges_wait", "1 while files wait for room on disk to be merged.", min(found["merges_wait"], 1)),
             ("workers_heard", "Workers with requests since the server began.", len(service_state.heard)),
         ):
             yield GaugeMetricFamily(PREFIX + name, words, value)

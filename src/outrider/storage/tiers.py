@@ -66,6 +66,7 @@ class Tiers:
         self._passed_bytes = 0  # of them, given to the writer of the current run
         self._merges = True  # until `end_merges`
         self._gives_room = False  # the current merge is to end
+        self._room = MergeRoom(files)
         self._closed = False
         runs: list[Run] = []
         try:
@@ -156,17 +157,21 @@ class Tiers:
                 runs = whole if self._mark is None else whole[: self._mark[0]]
             if not due(runs):
                 return False
-            free = self._files.free_bytes()
-            count = due(runs, bytes_max=mergeable_bytes(free - leaves_bytes))
+            count = self._room.fitting(runs, leaves_bytes=leaves_bytes)
             if not count:
                 raise StoreFullError(
-                    f"{self._files.describe()}: {free} bytes are free, too few for a merge of runs, which leaves "
-                    f"{leaves_bytes + MERGE_LEAVES_BYTES} to the log; free space on this file system"
+                    f"{self._files.describe()}: {self._files.free_bytes()} bytes are free, too few for a merge of "
+                    f"runs, which leaves {leaves_bytes + MERGE_LEAVES_BYTES} to the log; free space on this file system"
                 )
             old = runs[len(runs) - count :]
             records = merged([run.read(bytes_at_once=MERGE_READ_BYTES) for run in old])
             living = _living(records) if count == len(runs) else records
-            run = self._written(self._until_ended(living), age=old[-1].age)
+            try:
+                run = self._written(self._until_ended(living), age=old[-1].age)
+            except StoreFullError:
+                if not self._gives_room:
+                    self._room.refuse(runs)
+                raise
             with self.lock:
                 now = self._layers.runs
                 self._layers = Layers(
@@ -185,6 +190,13 @@ class Tiers:
     def give_room(self) -> None:
         """Ends the current merge at its next step: its file may have the room that the log needs."""
         self._gives_room = True
+        self._room.give()
+
+    @property
+    def merges_wait(self) -> bool:
+        """Whether runs wait to be merged, because the disk has too little room."""
+        with self.lock:
+            return self._room.is_awaited(self._layers.runs)
 
     def end_merges(self) -> None:
         """Ends the merge that is under way at its next step, and any later one: the store closes."""
@@ -299,6 +311,40 @@ class HasSize(Protocol):
 
     @property
     def bytes(self) -> int: ...
+
+
+class MergeRoom:
+    """The room on disk for the merges of a family of runs, and whether they wait for it."""
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+        self._leaves_bytes = 0
+        self._refused = False  # the last merge found no room
+        self._fitted = False  # although it would fit into the free space, as with a quota
+
+    def fitting(self, runs: Sequence[HasSize], *, leaves_bytes: int = 0) -> int:
+        """How many of the newest runs may become one now: as `due` says, and as far as the free space without
+        `leaves_bytes` allows."""
+        self._leaves_bytes = leaves_bytes
+        count = self._limited(runs)
+        self._refused, self._fitted = not count, False
+        return count
+
+    def refuse(self, runs: Sequence[HasSize]) -> None:
+        """Notes that the disk refused a write of a merge of these runs."""
+        self._refused, self._fitted = True, self._limited(runs) > 0
+
+    def give(self) -> None:
+        """Notes that a merge ends, because a call needs its room."""
+        self._refused, self._fitted = True, False
+
+    def is_awaited(self, runs: Sequence[HasSize]) -> bool:
+        """Whether a merge of these runs waits for room: the last one found none, and the free space is still too small.
+        Room in a quota is found by the next merge only."""
+        return self._refused and due(runs) > 0 and (self._fitted or not self._limited(runs))
+
+    def _limited(self, runs: Sequence[HasSize]) -> int:
+        return due(runs, bytes_max=mergeable_bytes(self._files.free_bytes() - self._leaves_bytes))
 
 
 def mergeable_bytes(free: int) -> int:

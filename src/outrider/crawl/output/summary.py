@@ -276,7 +276,7 @@ def disk_lines(disk: Mapping[str, bool], output: str = "DIR") -> list[str]:
     """Returns a line if the disk has too little room. disk: of `status --json`."""
     free = f"free space on the file system of {visible(output)}"
     if disk["full"]:
-        return [f"disk        full: calls that write wait; {free}"]
+        return [f"disk        full: nothing can be written; {free}"]
     if disk["merges_wait"]:
         return [f"disk        too little room to merge files, so calls read more files; {free}"]
     return []

@@ -186,6 +186,11 @@ class Ledger:
         """Ends the current merge at its next step: its file may have the room that the log needs."""
         self._tiers.give_room()
 
+    @property
+    def merges_wait(self) -> bool:
+        """Whether runs wait to be merged, because the disk has too little room."""
+        return self._tiers.merges_wait
+
     def end_merges(self) -> None:
         """Ends the current merge at its next step, and allows no further one: the store closes."""
         self._tiers.end_merges()

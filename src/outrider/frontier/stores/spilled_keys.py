@@ -23,7 +23,7 @@ from outrider.limits import SEEN_FRESH_KEYS_MIN, SEEN_KEY_BYTES, SEEN_STEP_KEYS,
 from outrider.storage.files import Files
 from outrider.storage.heap import give_back
 from outrider.storage.key_runs import KeyRun, KeyRunWriter, Keys, columns_of, merged_keys
-from outrider.storage.tiers import due, mergeable_bytes
+from outrider.storage.tiers import MergeRoom, due
 
 
 class SpilledKeys:
@@ -59,8 +59,7 @@ class SpilledKeys:
         self._merging: Generator[int, None, None] | None = None  # a merge, which goes on without other work
         self._patience = 0  # the number of fresh keys from which on the disk is tried again
         self._looked_up = 0
-        self.merges_wait = False
-        """Whether runs wait to be merged, because the disk has too little room."""
+        self._room = MergeRoom(files)
 
     # ------------------------------------------------------------------------------------------------ the set
 
@@ -155,7 +154,7 @@ class SpilledKeys:
             # No room, or a damaged page: all keys stay where they are, and a later addition tries again. A merge makes
             # room: its file is removed.
             if isinstance(error, StoreFullError) and self._merging is not None:
-                self.merges_wait = True
+                self._room.refuse(self._runs)
             self._abandon_work()
             self._wait()
 
@@ -165,8 +164,13 @@ class SpilledKeys:
         if self._merging is not None:
             self._merging.close()
             self._merging = None
-            self.merges_wait = True
+            self._room.give()
             self._wait()
+
+    @property
+    def merges_wait(self) -> bool:
+        """Whether runs wait to be merged, because the disk has too little room."""
+        return self._room.is_awaited(self._runs)
 
     def _wait(self) -> None:
         """Delays the work until there are some more fresh keys."""
@@ -192,10 +196,7 @@ class SpilledKeys:
 
     def _begun_merge(self) -> Generator[int, None, None] | None:
         """Returns a merge, None if none is due."""
-        wanted = count = due(self._runs)
-        if wanted:
-            count = due(self._runs, bytes_max=mergeable_bytes(self._files.free_bytes()))
-        self.merges_wait = wanted > 0 and not count
+        count = self._room.fitting(self._runs) if due(self._runs) else 0
         return self._merge(self._runs[len(self._runs) - count :]) if count else None
 
     def _write(self, frozen: kernels.FingerprintSet) -> Generator[int, None, None]:

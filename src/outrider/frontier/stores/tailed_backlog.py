@@ -1,8 +1,8 @@
 """The cards of all queues, the best of each first: heads in memory, tails on disk, one exact order over both.
 
-A queue that grows past its head writes its worst cards to disk in chunks of one class. Memory keeps 24 bytes per chunk:
-its class, the due and order of its best card, and its place. `take` first loads every chunk that could contain a better
-card. Tails are scratch: after a restart, recovery fills the backlog anew from the ledger.
+A queue that grows past its head writes its worst cards to disk in chunks of one class. Memory keeps 24 bytes per chunk,
+its class, the due and order of its best card, and its place, and a byte per queue. `take` first loads every chunk that
+could contain a better card. Tails are scratch: after a restart, recovery fills the backlog anew from the ledger.
 """
 
 from __future__ import annotations
@@ -400,10 +400,13 @@ class TailedBacklog:
 
     def put_chunks(self, chunks: Chunks) -> None:
         """Adds chunks to the tails of their queues, after all better ones of a queue. Without `files` and while the
-        disk is full, their cards remain in memory. Raises ValueError for lengths that do not fit."""
+        disk is full, their cards remain in memory. Raises ValueError for lengths that do not fit and for classes that
+        do not exist."""
         ends = chunks.lengths.cumsum(dtype=np.int64).tolist()
         if not ends or ends[-1] != len(chunks.octets) or not chunks.lengths.all():
             raise ValueError(f"{len(ends)} chunks in {len(chunks.octets)} bytes")
+        if not ((chunks.ranks > 0) & (chunks.ranks < NOTHING[0])).all():
+            raise ValueError(f"a chunk of the class {255 - int(chunks.ranks.max())}")
         pieces = [chunks.octets[start:end] for start, end in zip([0, *ends], ends, strict=False)]
         owners = chunks.queues.tolist()
         try:
@@ -444,7 +447,7 @@ class TailedBacklog:
             "cards": len(self),
             "cards_in_memory": memory["cards"],
             "cards_on_disk": self._tail_cards + memory["cards_aside"],
-            "bytes": memory["bytes"] + sum(8 * len(tail.refs) for tail in self._tails.values()),
+            "bytes": memory["bytes"] + self._tails.memory_bytes,
             "queues": memory["queues"],
             "queues_on_disk": len(self._tails) + memory["queues_aside"],
             "chunks": 0 if scratch is None else scratch.chunks,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable
 
 import numpy as np
 import numpy.typing as npt
@@ -116,8 +115,10 @@ class Tails:
     def get(self, queue: int) -> QueueTail | None:
         return self._of.get(queue)
 
-    def values(self) -> Iterable[QueueTail]:
-        return self._of.values()
+    @property
+    def memory_bytes(self) -> int:
+        """The bytes of references and of the column."""
+        return self._best.nbytes + sum(8 * len(tail.refs) for tail in self._of.values())
 
     def best(self, queues: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint8]:
         """Returns 1 + the class of the best card on disk of each queue, 0 for a queue without a tail."""
