@@ -255,6 +255,12 @@ def test_errors_are_failed_attempts_in_every_count():
     assert any(line.startswith("errors      http_503 2") for line in status_lines(found))
 
 
+def test_too_little_room_on_the_disk_of_a_server_is_not_sought_at_its_address():
+    whole = status_fields({**STATISTICS, "log": {"full": 2}}, Rates(), "running", None)
+    (line,) = [line for line in status_lines(whole, "http://127.0.0.1:7071") if line.startswith("disk ")]
+    assert line.endswith("free space on the file system of the server")
+
+
 def test_status_names_urls_that_are_gone_next_to_the_errors():
     found = status_fields({**STATISTICS, "errors": {}}, Rates(), "finished", None)
     (told,) = [line for line in status_lines(found, "my crawl") if line.startswith("errors")]
