@@ -118,7 +118,7 @@ def test_a_crawl_on_a_full_tmpfs_waits_and_continues_by_itself_when_there_is_spa
         crawl = started_and_filled(served, place, output)
         talk = place.with_name("talk")
         crawling.wait_for(lambda: b"for space" in talk.read_bytes())  # crawl.log has no room for that
-        assert "disk        full: nothing can be written" in crawling.outrider("status", output).stdout
+        assert "disk        full: new URLs and pages wait" in crawling.outrider("status", output).stdout
         (place / "filler").unlink()
         assert 0 == crawl.wait(60)
         judged(served, output)

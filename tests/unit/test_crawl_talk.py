@@ -201,7 +201,7 @@ def closing_lines(output, code, **changed):
 @pytest.mark.parametrize("large", [False, True])
 @pytest.mark.parametrize(
     ("full", "merges_wait", "words"),
-    [(0, False, ""), (1, True, "full: nothing can be written"), (0, True, "too little room to merge files")],
+    [(0, False, ""), (1, True, "full: new URLs and pages wait"), (0, True, "too little room to merge files")],
 )
 def test_too_little_room_on_disk_is_said_in_the_status_and_at_the_end(
     tmp_path, monkeypatch, large, full, merges_wait, words
@@ -213,7 +213,7 @@ def test_too_little_room_on_disk_is_said_in_the_status_and_at_the_end(
     for lines in (now, closing_lines(tmp_path, 0, **told)):
         found = [line for line in lines if line.startswith("disk ")]
         assert bool(words) == bool(found)
-        assert all(words in line and line.endswith(f"free space on the file system of {tmp_path}") for line in found)
+        assert all(words in line and line.endswith(f"make room on the file system of {tmp_path}") for line in found)
 
 
 @pytest.mark.parametrize(("code", "expected"), [(0, ["left        0 URLs not fetched"]), (3, [])])
@@ -258,7 +258,7 @@ def test_errors_are_failed_attempts_in_every_count():
 def test_too_little_room_on_the_disk_of_a_server_is_not_sought_at_its_address():
     whole = status_fields({**STATISTICS, "log": {"full": 2}}, Rates(), "running", None)
     (line,) = [line for line in status_lines(whole, "http://127.0.0.1:7071") if line.startswith("disk ")]
-    assert line.endswith("free space on the file system of the server")
+    assert line.endswith("make room on the file system of the server")
 
 
 def test_status_names_urls_that_are_gone_next_to_the_errors():

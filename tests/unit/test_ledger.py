@@ -35,7 +35,7 @@ from outrider.storage import record_columns
 from outrider.storage.files import Files
 from outrider.storage.record_columns import RecordColumns
 from outrider.storage.runs import RunWriter, run_name
-from outrider.storage.tiers import due
+from outrider.storage.tiers import MergeRoom, due
 
 STORE = b"ledger-of-a-test"
 QUEUED, DONE = 1, 5
@@ -541,6 +541,30 @@ def test_a_run_that_no_checkpoint_lists_leaves_no_file_when_it_is_merged() -> No
     assert content(ledger) == content(Ledger.open(files, store=STORE, names=files.names()))
 
 
+def test_a_large_merge_waits_while_smaller_ones_have_room() -> None:
+    files = FaultyFiles()
+    room = MergeRoom(files)
+    runs = [Rows(10_000_000), Rows(6_000_000), Rows(4_000_000), Rows(1_000), Rows(1_000), Rows(1_000), Rows(1_000)]
+    files.capacity_bytes = files.used_bytes() + MERGE_LEAVES_BYTES + 1_000_000
+    assert (7, 4, True) == (due(runs), room.fitting(runs), room.is_awaited(runs))
+    files.capacity_bytes = None
+    assert (False, 7, False) == (room.is_awaited(runs), room.fitting(runs), room.is_awaited(runs))
+
+
+def test_room_that_a_disk_does_not_tell_is_awaited_and_raises_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    files = FaultyFiles()
+    room, runs = MergeRoom(files), [Rows(1_000)] * 4
+
+    def failing() -> int:
+        raise StoreFailedError("the disk does not answer")
+
+    room.refuse(runs)
+    assert room.is_awaited(runs), "as with a quota"
+    monkeypatch.setattr(files, "free_bytes", failing)
+    room.refuse(runs)
+    assert (True, False) == (room.is_awaited(runs), room.is_awaited([])), "none of these is due"
+
+
 def test_a_merge_that_a_quota_ends_waits_until_the_next_one_ends() -> None:
     """The free space does not show a quota."""
     files = FaultyFiles()
@@ -549,6 +573,7 @@ def test_a_merge_that_a_quota_ends_waits_until_the_next_one_ends() -> None:
     files.fail(1, errno.EDQUOT, forever=True, verb="write")
     with pytest.raises(StoreFullError):
         ledger.merge()
+    ledger.give_room()
     assert ledger.merges_wait
     files.mend()
     assert (True, True, False) == (ledger.merges_wait, ledger.merge(), ledger.merges_wait)

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from outrider.errors import ClosedError, DamagedStoreError, ForeignStoreError, StoreFullError
+from outrider.errors import ClosedError, DamagedStoreError, ForeignStoreError, StoreError, StoreFullError
 from outrider.limits import (
     GIVE_BACK_BYTES,
     MERGE_GROWTH_SHARE,
@@ -155,9 +155,9 @@ class Tiers:
             with self.lock:
                 whole = self._layers.runs
                 runs = whole if self._mark is None else whole[: self._mark[0]]
+            count = self._room.fitting(runs, leaves_bytes=leaves_bytes)
             if not due(runs):
                 return False
-            count = self._room.fitting(runs, leaves_bytes=leaves_bytes)
             if not count:
                 raise StoreFullError(
                     f"{self._files.describe()}: {self._files.free_bytes()} bytes are free, too few for a merge of "
@@ -169,7 +169,9 @@ class Tiers:
             try:
                 run = self._written(self._until_ended(living), age=old[-1].age)
             except StoreFullError:
-                if not self._gives_room:
+                if self._gives_room:
+                    self._room.give()
+                else:
                     self._room.refuse(runs)
                 raise
             with self.lock:
@@ -195,8 +197,7 @@ class Tiers:
     @property
     def merges_wait(self) -> bool:
         """Whether runs wait to be merged, because the disk has too little room."""
-        with self.lock:
-            return self._room.is_awaited(self._layers.runs)
+        return self._room.is_awaited(self._layers.runs)
 
     def end_merges(self) -> None:
         """Ends the merge that is under way at its next step, and any later one: the store closes."""
@@ -319,29 +320,35 @@ class MergeRoom:
     def __init__(self, files: Files) -> None:
         self._files = files
         self._leaves_bytes = 0
-        self._refused = False  # the last merge found no room
-        self._fitted = False  # although it would fit into the free space, as with a quota
+        self._refused = False  # the last merge found too little room
+        self._fitted = False  # the refused merge had enough free space, as with a quota
 
     def fitting(self, runs: Sequence[HasSize], *, leaves_bytes: int = 0) -> int:
         """How many of the newest runs may become one now: as `due` says, and as far as the free space without
         `leaves_bytes` allows."""
         self._leaves_bytes = leaves_bytes
         count = self._limited(runs)
-        self._refused, self._fitted = not count, False
+        self._refused, self._fitted = count < due(runs), False
         return count
 
     def refuse(self, runs: Sequence[HasSize]) -> None:
         """Notes that the disk refused a write of a merge of these runs."""
-        self._refused, self._fitted = True, self._limited(runs) > 0
+        self._refused, self._fitted = True, self._have_room(runs)
 
     def give(self) -> None:
         """Notes that a merge ends, because a call needs its room."""
-        self._refused, self._fitted = True, False
+        self._refused = True
 
     def is_awaited(self, runs: Sequence[HasSize]) -> bool:
-        """Whether a merge of these runs waits for room: the last one found none, and the free space is still too small.
-        Room in a quota is found by the next merge only."""
-        return self._refused and due(runs) > 0 and (self._fitted or not self._limited(runs))
+        """Whether a merge of these runs waits for room: the last one found too little, and there is too little now. Of
+        a quota only the next merge knows."""
+        return self._refused and due(runs) > 0 and (self._fitted or not self._have_room(runs))
+
+    def _have_room(self, runs: Sequence[HasSize]) -> bool:
+        try:
+            return self._limited(runs) == due(runs)
+        except StoreError:  # the free space is unknown; the next merge raises it
+            return False
 
     def _limited(self, runs: Sequence[HasSize]) -> int:
         return due(runs, bytes_max=mergeable_bytes(self._files.free_bytes() - self._leaves_bytes))

@@ -274,11 +274,13 @@ def _signature_lines(network: Mapping[str, float]) -> list[str]:
 
 def disk_lines(disk: Mapping[str, bool], output: str = "DIR") -> list[str]:
     """Returns a line if the disk has too little room. disk: of `status --json`."""
-    free = f"free space on the file system of {visible(output)}"
+    way_out = f"make room on the file system of {visible(output)}"
     if disk["full"]:
-        return [f"disk        full: nothing can be written; {free}"]
+        return [f"disk        full: new URLs and pages wait; {way_out}"]
     if disk["merges_wait"]:
-        return [f"disk        too little room to merge files, so calls read more files; {free}"]
+        return [
+            f"disk        too little room to merge files of the store: nothing is lost, look-ups are slower; {way_out}"
+        ]
     return []
 
 
