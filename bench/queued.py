@@ -61,14 +61,14 @@ def tables(urls: int | None = None, memory: int | None = None) -> list[Table]:
         rows.append((mark["urls"], mark["new"], mark["visit"], *against, mark["disk"], mark["memory"] / 1e6))
     firsts = marks[-1]["firsts"]
     turns = [f"{name} {', '.join(f'{first[name]:.1f}' for first in firsts)} µs" for name in ("new", "visit")]
-    told = "; ".join(turns) if firsts else "no turns with so few URLs"
+    readings = "; ".join(turns) if firsts else "no turns with so few URLs"
     columns = ("URLs", "new µs", "visit µs", "to the first", "to the first", "disk B a URL", "memory MB")
     notes = (
         f"CPU time of the process. {HOSTS:,} hosts; memory_bytes is {memory:,}; "
         + where(marks[0]["confined"], PROCESS_BYTES),
         f"New: of the last tenth of the URLs, and no less than a million, in calls of {BATCH:,}.",
         f"Visit: lease and report of a URL, in calls of {VISIT_URLS}.",
-        f"To the first: to the mean of a first million in turns, in a store of its own: {told}.",
+        f"To the first: to the mean of a first million in turns, in a store of its own: {readings}.",
         "Disk: after a checkpoint. Memory: growth of the process.",
     )
     return [Table("queued", "Queued URLs beyond the memory", columns, tuple(rows), notes)]

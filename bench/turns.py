@@ -22,7 +22,8 @@ from bench.measuring import ROOT, ChildFailedError
 
 
 class Turns:
-    """Start it before `bench.confined.join`: a process takes its cgroup from the one that starts it."""
+    """A process that measures when it is asked. Start it before `bench.confined.join`: a process takes its cgroup from
+    the one that starts it."""
 
     def __init__(self, name: str, arguments: Sequence[str], *, bytes_max: int) -> None:
         environment = {key: value for key, value in os.environ.items() if key != VARIABLE}

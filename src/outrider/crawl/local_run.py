@@ -181,7 +181,7 @@ class CrawlRun(CrawlLoop):
             self._left_out_again = time.monotonic() + STATISTICS_SHARE * (time.monotonic() - began)
         counts = self._left_out_last if left_out else None
         found = status_fields(statistics, rates, "running", eta, self._not_followed(), counts)
-        if self._full_since is not None:  # also when the files of the output alone have no room
+        if self._full_since is not None:  # the log may have room that the output lacks
             found["disk"]["full"] = True
         return found
 

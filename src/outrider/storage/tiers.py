@@ -340,8 +340,8 @@ class MergeRoom:
         self._refused = True
 
     def is_awaited(self, runs: Sequence[HasSize]) -> bool:
-        """Whether a merge of these runs waits for room: the last one found too little, and there is too little now. Of
-        a quota only the next merge knows."""
+        """Whether a merge of these runs waits for room: the last one found too little, and the disk has too little
+        now. Only the next merge finds out whether a quota has room."""
         return self._refused and due(runs) > 0 and (self._fitted or not self._have_room(runs))
 
     def _have_room(self, runs: Sequence[HasSize]) -> bool:

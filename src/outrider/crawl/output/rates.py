@@ -90,7 +90,7 @@ def errors_of(statistics: Mapping[str, Any]) -> dict[str, int]:
 
 
 def disk_of(statistics: Mapping[str, Any]) -> dict[str, bool]:
-    """Returns whether the disk is full, and whether files wait for room to be merged. Servers of older builds tell
+    """Returns whether the disk is full, and whether files wait for room to be merged. Servers of older builds send
     only the first."""
     return {"full": bool(statistics["log"]["full"]), "merges_wait": bool(statistics.get("merges_wait"))}
 
@@ -122,7 +122,7 @@ def status_fields(
         "bytes": statistics["bytes"],
         "duplicates": statistics["duplicates"],
         "errors": errors_of(statistics),
-        "payments": dict(statistics.get("payments") or {}),  # a server of an older build has none
+        "payments": dict(statistics.get("payments") or {}),  # servers of older builds do not send it
         "disk": disk_of(statistics),
         "eta_seconds": eta,
         **({"revisits": dict(statistics["revisits"])} if statistics.get("revisits") else {}),

@@ -110,7 +110,7 @@ def status_lines(status: Mapping[str, Any], directory: str = "DIR") -> list[str]
         f"errors      {', '.join(part for part in (errors, gone) if part) or 'none'}",
         f"skipped     {f'links: {passed}' if passed else 'no links'}",
     ]
-    if "disk" in status:  # a server of an older build has none
+    if "disk" in status:  # servers of older builds do not send it
         lines += disk_lines(status["disk"], "the server" if is_address(directory) else directory)
     lines += payment_lines(status, directory)
     lines += _revisit_lines(status.get("revisits") or {})

@@ -45,7 +45,7 @@ class QueueTail:
         refs[one : one + 3], refs[other : other + 3] = refs[other : other + 3], refs[one : one + 3]
 
     def place(self, at: int) -> int:
-        """The place of the chunk in position `at`; 0 is the best."""
+        """Returns the place of the chunk in position `at`; 0 is the best."""
         return self.refs[3 * at] & PLACES
 
     def remove(self, at: int) -> None:
@@ -82,13 +82,13 @@ class QueueTail:
         self.first = self._key(0)
 
     def find(self, place: int) -> int | None:
-        """The position of the reference to a place."""
+        """Returns the position of the reference to a place."""
         places = np.frombuffer(self.refs, np.uint64)[::3] & np.uint64(PLACES)
         found = np.flatnonzero(places == place)
         return int(found[0]) if len(found) else None
 
     def led_by(self, order: int) -> int | None:
-        """The position of the chunk whose best card has this order."""
+        """Returns the position of the chunk whose best card has this order."""
         found = np.flatnonzero(np.frombuffer(self.refs, np.uint64)[2::3] == order)
         return int(found[0]) if len(found) else None
 
@@ -117,7 +117,7 @@ class Tails:
 
     @property
     def memory_bytes(self) -> int:
-        """The bytes of references and of the column."""
+        """How many bytes references and the column need."""
         return self._best.nbytes + sum(8 * len(tail.refs) for tail in self._of.values())
 
     def best(self, queues: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint8]:
@@ -138,7 +138,7 @@ class Tails:
         self._note(queue, tail)
 
     def remove(self, queue: int, at: int) -> None:
-        """Removes the chunk in this position; without another one, the queue has no tail any more."""
+        """Removes the chunk in this position, and with the last chunk the tail of the queue."""
         tail = self._of[queue]
         tail.remove(at)
         if tail.refs:
