@@ -1,5 +1,5 @@
 """`builds`: this checkout and another one, in turns: the embedded crawl by the CPU of a page, the frontier by that
-of a URL, and DRUM by that of a link.
+of a URL, and DRUM by that of a link; and the instructions of both, which valgrind counts.
 
 BENCH_OTHER is the folder of the other checkout, with its native kernels built in its `src`. For another commit:
 
@@ -8,7 +8,7 @@ BENCH_OTHER is the folder of the other checkout, with its native kernels built i
     BENCH_OTHER=../other BENCH_ROUNDS=15 python -m bench builds
 
 BENCH_WEB selects the web (small, medium), BENCH_ROUNDS the number of rounds, and BENCH_BUILDS some of the parts (crawl,
-frontier, drum).
+frontier, drum, instructions).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from bench import crawl
+from bench import crawl, instructions
 from bench.frontier import child_directory
 from bench.measuring import CACHE, ROOT, run
 from bench.tables import Table, middle
@@ -51,7 +51,7 @@ def tables() -> list[Table]:
         return []
     sources = {HERE: ROOT / "src", OTHER: Path(other).resolve() / "src"}
     CACHE.mkdir(parents=True, exist_ok=True)
-    parts = {"crawl": _crawls, "frontier": frontiers, "drum": _drums}
+    parts = {"crawl": _crawls, "frontier": frontiers, "drum": _drums, "instructions": instructions.tables}
     return [parts[part](sources) for part in os.environ.get("BENCH_BUILDS", ",".join(parts)).split(",")]
 
 

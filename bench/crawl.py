@@ -11,7 +11,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -95,9 +95,11 @@ def ours(
     parts: Path | None = None,
     program: str = KEPT,
     source: Path = ROOT / "src",
+    before: Sequence[str] = (),
 ) -> Crawl:
-    """Runs one crawl of our own. parts: a file for the CPU seconds of its parts. source: the build that crawls."""
-    command: list[str | Path] = [sys.executable]
+    """Runs one crawl of our own. parts: a file for the CPU seconds of its parts. source: the build that crawls.
+    before: the words of a program that runs it."""
+    command: list[str | Path] = [*before, sys.executable]
     if parts is not None:
         command += ["-m", "bench.parts", parts]
     else:

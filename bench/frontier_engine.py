@@ -7,6 +7,7 @@
     python -m bench.frontier_engine memory --queues N --each N --budget MB --directory DIR --out FILE
     python -m bench.frontier_engine hosts --queues N --each 2 --budget MB --directory DIR --out FILE
     python -m bench.frontier_engine profile --queues N --each N --visits N [--directory DIR]
+    python -m bench.frontier_engine calls --queues N --each N --visits N --want N
 
 The clock is virtual. After its first visit each host pauses for 1 to 21 seconds, evenly spread. Before each call the
 clock moves until 0.1 % of the queues are ready, or the number that the call wants if that is larger.
@@ -17,6 +18,7 @@ uses seed URLs first, and then links, which the rules for traps judge.
 `shared` visits two frontiers in turns: one with a crawl's clocks of shared machines, one without.
 `memory` fills a frontier far beyond its memory budget and measures the growth by then. `hosts` adds N hosts with a
 small budget, and measures the memory of the process when it is idle.
+`calls` fills a frontier in memory, visits it in calls of `--want`, and measures nothing: another program does.
 `profile` shows by cProfile the time of functions in discover, in lease and report in calls of 100, and in opening.
 """
 
@@ -578,6 +580,14 @@ def run_profile(given: argparse.Namespace) -> None:
         _profiled("opening", rows, opened)
 
 
+def run_calls(given: argparse.Namespace) -> None:
+    rests = Rests()
+    frontier = Frontier.memory(clock=rests, robots="caller")
+    discover(frontier, batches(0, given.queues * given.each, given.queues), Code.NEW)
+    visit_all(frontier, rests, Spent(), columns=True)
+    visit(frontier, rests, given.want, given.visits, given.queues, columns=True)
+
+
 def run_memory(given: argparse.Namespace) -> dict[str, Any]:
     """Returns the growth of a process per URL beyond its budget. The ledger fills and empties its share again and
     again, so two peaks are compared: that of the second third and that of the last."""
@@ -654,18 +664,22 @@ def _sync(directory: Path) -> dict[str, float] | None:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("what", choices=("visit", "crawl", "shared", "recover", "memory", "hosts", "profile"))
+    parser.add_argument("what", choices=("visit", "crawl", "shared", "recover", "memory", "hosts", "profile", "calls"))
     parser.add_argument("--queues", type=int, required=True)
     parser.add_argument("--each", type=int, required=True)
     parser.add_argument("--visits", type=int, default=0)
     parser.add_argument("--bare", action="store_true", help="only the values of the drawing")
     parser.add_argument("--budget", type=int, default=0, help="megabytes")
+    parser.add_argument("--want", type=int, default=1, help="URLs of a call")
     parser.add_argument("--at", type=int, default=0)
     parser.add_argument("--directory", type=Path)
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
     if given.what == "profile":
         run_profile(given)
+        return
+    if given.what == "calls":
+        run_calls(given)
         return
     run = {
         "visit": run_visits,

@@ -132,9 +132,8 @@ def alternating(works: Mapping[str, Callable[[], object]], *, rounds: int = 5) -
 def sync_latencies(directory: Path, *, count: int = 200) -> list[float]:
     """Returns the seconds of each fdatasync after a write of 4 KiB into an existing file, in ascending order."""
     directory.mkdir(parents=True, exist_ok=True)
-    path = directory / "sync-probe"
+    descriptor, path = tempfile.mkstemp(prefix="sync-", dir=directory)  # another bench may run at the same time
     times = []
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         os.write(descriptor, bytes(4_096 * count))
         os.fsync(descriptor)
@@ -145,7 +144,7 @@ def sync_latencies(directory: Path, *, count: int = 200) -> list[float]:
             times.append(time.perf_counter() - begun)
     finally:
         os.close(descriptor)
-        path.unlink()
+        os.unlink(path)
     return sorted(times)
 
 

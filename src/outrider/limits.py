@@ -300,6 +300,7 @@ SNAPSHOT_PIECE_BYTES = 1 << 20
 CHANGELOG_WAITING_BYTES_MAX = 64 << 20  # frames that wait for the topic; more make a call wait
 CHANGELOG_RECORD_BYTES_MAX = 900_000  # below the 1,048,588 bytes that a broker accepts by default
 LOG_BYTES_BEFORE_CHECKPOINT = 64 << 20  # a round starts at max(this, half the last checkpoint)
+LOOKS_PER_ROUND = 4_096  # how often calls look, while a log of that length grows, whether a round is due
 # frames with orders about crawls and queues: a round starts above this number, because each needs half a
 ORDERS_BEFORE_CHECKPOINT = 256  # millisecond in recovery; 2,000 crawls that were made and deleted needed two seconds
 CHECKPOINT_BYTES_PER_ORDER = 64 << 10  # a large checkpoint is worth more orders: writing it is as slow as reading
@@ -307,6 +308,7 @@ CHECKPOINT_LISTED_MAX = 3  # lists of a directory without a checkpoint, after wh
 CHECKPOINT_STEP_BYTES = 16 << 10  # ranges are copied up to this between two calls: a fraction of a millisecond
 CHECKPOINT_WAITING_BYTES_MAX = 2 << 20  # copied and not written yet: a slow disk makes copying wait, not the calls
 ROUND_PATIENCE_BYTES = 1 << 20  # bytes of log after which a round that found no room is tried again: not with each call
+MERGE_PATIENCE_BYTES_MAX = 64 << 20  # and the same for merges, which are tried again twice as late each time
 VERIFY_PROBLEMS_MAX = 100  # damaged places that one check names; it stops looking there
 CHECKPOINT_PAYLOAD_BYTES_MAX = 16 << 20  # a longer payload makes several ranges: half a million seeds, say
 CHECKPOINT_RANGE_BYTES_MAX = 256 << 10  # copied between two calls, so that no call waits long

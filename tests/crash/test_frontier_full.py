@@ -188,7 +188,7 @@ def test_a_round_without_room_is_dropped_whole_and_the_next_one_has_everything(v
 
 
 def test_a_round_that_found_no_room_is_not_tried_again_with_each_call(monkeypatch):
-    set_limits(monkeypatch, ROUND_PATIENCE_BYTES=4_000)
+    set_limits(monkeypatch, ROUND_PATIENCE_BYTES=4_000, LOOKS_PER_ROUND=1 << 40)
     begun: list[int] = []
     world = World(delay=0, delay_factor=0)
     begin = world.frontier._rounds.begin

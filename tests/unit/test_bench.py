@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from bench import confined, frontier, looks, scale, scale_peer, service, service_grpc, urlfrontier_peer
+from bench import confined, frontier, instructions, looks, scale, scale_peer, service, service_grpc, urlfrontier_peer
 from bench.frontier_engine import REST_TICKS_MAX, REST_TICKS_MIN, STARTED_AT, TICK, Rests
 from bench.made import batches, url_of
 from bench.measuring import ChildFailedError, NoRoomError, Spent, run
@@ -24,6 +24,12 @@ HAS_GRPC = kernels.in_use() == "native"
 
 def test_a_ratio_is_our_cost_divided_by_the_other_cost():
     assert ("4.00x", None) == (ratio(8.0, 2.0), ratio(8.0, None))
+
+
+def test_instructions_are_read_from_what_valgrind_says():
+    assert 6_421_559_347 == instructions.counted("==2974== \n==2974== I   refs:      6,421,559,347\n")
+    with pytest.raises(ValueError, match="no such tool"):
+        instructions.counted("valgrind: no such tool")
 
 
 def test_the_median_of_an_even_number_is_the_mean_of_the_two_middle_values():

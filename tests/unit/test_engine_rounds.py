@@ -146,6 +146,27 @@ def test_checkpoints_begin_and_end_during_a_merge_and_the_log_stays_short(light,
         looker.close()
 
 
+@pytest.mark.parametrize("looks", [1 << 30, 8])
+def test_a_round_begins_when_its_part_of_the_log_is_full_or_at_the_next_look(monkeypatch, looks):
+    most = 20_000
+    set_limits(monkeypatch, LOG_BYTES_BEFORE_CHECKPOINT=most, LOOKS_PER_ROUND=looks)
+    world = World()
+    rounds, begun, looked = world.frontier._rounds, [], []
+    begin, is_due = rounds.begin, rounds._is_due
+    monkeypatch.setattr(rounds, "begin", lambda now: (begun.append(world.frontier._log.frame_bytes), begin(now)))
+    monkeypatch.setattr(rounds, "_is_due", lambda: looked.append(1) or is_due())
+    calls = longest = before = 0
+    while not begun:
+        world.discover(*[f"http://h{calls % 7}.com/{calls}/{row}" for row in range(3)])
+        calls += 1
+        after = world.frontier._log.frame_bytes
+        before, longest = after, max(longest, after - before)
+    assert most < begun[0] <= most + most // looks + longest
+    assert (len(looked) == calls) == (looks > most)
+    assert len(looked) <= calls
+    assert len(looked) >= min(looks, calls)
+
+
 def test_a_run_that_finds_no_room_ends_the_merge_that_has_it(light, monkeypatch):
     world = World()
     merge = HeldMerge(world, monkeypatch)

@@ -28,10 +28,12 @@ from outrider.limits import (
     CHECKPOINT_STEP_BYTES,
     CHECKPOINT_WAITING_BYTES_MAX,
     LOG_BYTES_BEFORE_CHECKPOINT,
+    LOOKS_PER_ROUND,
     MEMTABLE_BYTES_MAX_LEAST,
     MEMTABLE_BYTES_PER_WAIT,
     MEMTABLE_SHARE,
     MEMTABLE_WAIT_SECONDS,
+    MERGE_PATIENCE_BYTES_MAX,
     ORDERS_BEFORE_CHECKPOINT,
     OWN_SLOT,
     ROUND_PATIENCE_BYTES,
@@ -146,6 +148,7 @@ class Rounds:
         self._merge_from = 0  # the length of the log at which they are tried again
         self._merge_patience = ROUND_PATIENCE_BYTES  # how much later that is after the next failure
         self._gives_room = False  # merges are to end
+        self._looks_at = 0  # the length of the log at which a call looks whether anything is due
         self._new_bytes = 0  # of the records in memory that are not frozen, by the time of the last step
         self._added_bytes = 0  # of new records since a call last waited for the thread that writes them
 
@@ -155,6 +158,8 @@ class Rounds:
         if self._failure.error is not None or self._ended():
             return
         if self.finisher is None and self.under_way is None:
+            if self._log.frame_bytes < self._looks_at:
+                return
             if self._unmerged and self._merger is None and self._log.frame_bytes >= self._merge_from:
                 self._unmerged = self._gives_room = False
                 self._merger = self._beside(self._merge)
@@ -165,6 +170,7 @@ class Rounds:
             else:
                 self._cool(now)
             self._keep_share()  # after that: new records may always be enough for another run, and a round must begin
+            self._look_later()
             return
         if self.under_way is None:
             self._cool(now)
@@ -195,6 +201,15 @@ class Rounds:
                 return
         self._copying(None)
         self.finisher = self._beside(self._finish, round_, self._log.appended_lsn)
+
+    def _look_later(self) -> None:
+        """If nothing is under way, nothing can be due before the log has grown by a small part of what makes a round or
+        a run due: so most short calls look no further."""
+        threads = (self._merger, self._spilling, self.finisher)
+        if self._unmerged or self._cooled or self.under_way is not None or any(threads):
+            return
+        if not self._machine.core.cooling.under_way:
+            self._looks_at = self._log.frame_bytes + min(LOG_BYTES_BEFORE_CHECKPOINT, self._share) // LOOKS_PER_ROUND
 
     def _cool(self, now: Instant) -> None:
         """Moves hosts to disk while far too many are in memory, also between checkpoints. Not while one copies rows."""
@@ -229,7 +244,7 @@ class Rounds:
                 # A quota is not part of the free space: each attempt writes until it is used up, so they become rarer.
                 self._no_room_for_merge, self._unmerged = False, True
                 self._merge_from = self._log.frame_bytes + self._merge_patience
-                self._merge_patience *= 2
+                self._merge_patience = min(2 * self._merge_patience, MERGE_PATIENCE_BYTES_MAX)
             else:
                 self._merge_patience = ROUND_PATIENCE_BYTES
         if self._no_room_for_run:

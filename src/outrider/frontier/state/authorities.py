@@ -144,11 +144,12 @@ class Authorities:
         known &= letters.take(starts + columns.open_bytes[hosts], mode="clip") == ord("/")
         return known, columns.open_file[hosts] * known
 
-    def about_uses(self, urls: Sequence[str]) -> Sequence[tuple[UseLine, ...]]:
+    def about_uses(self, cards: Cards) -> Sequence[tuple[UseLine, ...]]:
         """Returns for each URL the lines of its robots.txt that say what it may be used for."""
         if not self.rulebook.says_uses:
-            return ((),) * len(urls)
+            return ((),) * len(cards)
         found: list[tuple[UseLine, ...]] = []
+        urls = cards.urls()
         for url, name in zip(urls, authorities_of(urls), strict=True):
             authority = self.by_name.get(name)
             is_ruled = authority is not None and authority.state == RobotsState.RULES

@@ -565,13 +565,12 @@ class UrlTable:
 
     def _recount(self, rows: Rows, old: Uint8s, states: Uint8s) -> list[int]:
         """Moves URLs of these queues from old states to new ones in the counts. Returns how many came to each state."""
-        left, come = [0] * 7, [0] * 7
+        left, come = _of_each(old), _of_each(states)
         for crawl, own in by_value(self._tables.queues.crawl[rows]):
-            for state, (gone, new) in enumerate(zip(_of_each(old[own]), _of_each(states[own]), strict=True)):
-                left[state] += gone
-                come[state] += new
-                if gone != new and state != UNKNOWN:
-                    self.count(crawl, state, new - gone)
+            if isinstance(own, slice):
+                self._recount_crawl(crawl, left, come)
+            else:
+                self._recount_crawl(crawl, _of_each(old[own]), _of_each(states[own]))
         for state, column in self._columns():
             if left[state]:
                 add_to_each(column, rows if left[state] == len(rows) else rows[old == state], -1)
@@ -579,6 +578,12 @@ class UrlTable:
                 add_to_each(column, rows if come[state] == len(rows) else rows[states == state], 1)
         self._recount_open(rows, old, states, sum(left[QUEUED:DONE]), sum(come[QUEUED:DONE]))
         return come
+
+    def _recount_crawl(self, crawl: int, left: Sequence[int], come: Sequence[int]) -> None:
+        """As `_recount`, for the counts of one crawl. left, come: how many URLs left each state, and came to it."""
+        for state in range(1, 7):
+            if left[state] != come[state]:
+                self.count(crawl, state, come[state] - left[state])
 
     def _recount_open(self, rows: Rows, old: Uint8s, states: Uint8s, left: int, come: int) -> None:
         """As `_recount`, for URLs that are not completed. left, come: their numbers."""

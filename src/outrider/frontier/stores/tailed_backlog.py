@@ -158,6 +158,8 @@ class TailedBacklog:
     def led_by_tail(self, queues: Rows) -> npt.NDArray[np.bool_] | None:
         """Returns the queues among these with a better class on disk than in memory; None without one, the usual
         case."""
+        if not self._tails:
+            return None
         on_disk = self._tails.best(queues)
         (some,) = np.nonzero(on_disk)
         if not len(some):

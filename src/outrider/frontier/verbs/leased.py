@@ -71,7 +71,7 @@ class LeasedColumns:
         self._ended, self._gaps = tables.hosts.ended[hosts], tables.hosts.gap[hosts]
         self._reasons = tables.hosts.reason[hosts]
         self._capacities = turns.capacities(queues)
-        self._about_uses = tables.robots.about_uses(cards.urls())
+        self._about_uses = tables.robots.about_uses(cards)
         self._ruled_by = tables.robots.ruled_by(cards.urls()) if turns.judges_errands else (None,) * len(hosts)
         self._addresses: Sequence[str | None] = (None,) * len(hosts)
         if tables.addresses.by_host or tables.addresses.left:
