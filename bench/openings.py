@@ -3,8 +3,9 @@
     python -m bench openings [--queues N,N] [--urls N]
 
 One store has 400 URLs on each of 10,000 hosts, another as many after ten times the log, and a third 3 on each of a
-million; `--queues` sets other numbers of hosts, and `--urls` measures one store with this number on a million hosts
-instead. Each reading is a process of its own, which changes nothing in the store.
+million. Each ends with leases and releases, until the last checkpoint began REPLAYED_BYTES of log before. `--queues`
+sets other numbers of hosts, and `--urls` measures one store with this number on a million hosts instead. Each reading
+is a process of its own, which changes nothing in the store.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ SIZES = ((10_000, 400, 1), (10_000, 400, 10), (1_000_000, 3, 1))
 TURNS = 3
 SCHEDULES = "schedule-*.ckpt"
 LEASED = 1_000
+REPLAYED_BYTES, SPREAD_BYTES = 16 << 20, 1 << 20
+"""What each store has in its log after the start of its last checkpoint, and how much more at most."""
 
 
 def tables(queues: Sequence[int] = (), urls: int | None = None) -> list[Table]:
@@ -56,10 +59,11 @@ def tables(queues: Sequence[int] = (), urls: int | None = None) -> list[Table]:
         finally:
             shutil.rmtree(path, ignore_errors=True)
     columns = (
-        *("hosts", "URLs", "log MB", "after a kill s", "MB", "all slots s", "scan s", "kill/scan"),
+        *("hosts", "URLs", "log MB", "replayed MB", "after a kill s", "MB", "all slots s", "scan s", "kill/scan"),
         *("checkpoint s", "stop s", "file MB", "kept s", "kept/scan"),
     )
     notes = (
+        "Replayed: the part of the log after the start of the last checkpoint.",
         "CPU seconds. After a kill: the opening, and its most memory; all slots: reading all URLs later.",
         "checkpoint: one without calls since the last one; stop: the same, and the kept schedule of file MB.",
         f"Each opening: the middle one of {TURNS} readings in turns, without the bookings of hosts.",
@@ -74,7 +78,8 @@ def _row(path: Path, hosts: int, each: int, log: int) -> tuple[object, ...]:
     made = _child("fill", store, hosts, each, log, ends=-signal.SIGKILL)
     killed, scanned = _readings(path, "later")
     after, slots, scan = _middle(killed), _middle(killed, "all"), _middle(scanned)
-    row = (hosts, urls, made["log"] / 1e6, after, _middle(killed, "peak"), slots, scan, after / scan)
+    log_megabytes, replayed_megabytes = made["log"] / 1e6, made["replayed"] / 1e6
+    row = (hosts, urls, log_megabytes, replayed_megabytes, after, _middle(killed, "peak"), slots, scan, after / scan)
     stopped = _child("stop", store)
     if urls > KEPT_URLS_MAX:
         return (*row, stopped["checkpoint"], stopped["stop"], None, None, None)
@@ -135,11 +140,12 @@ def _fill(store: Path, hosts: int, each: int, log: int) -> None:
         progress.add(len(batch))
     if not frontier.statistics()["checkpoint"]["number"]:
         frontier.checkpoint()  # a small store makes its first one late
-    bytes_wanted = log * frontier.statistics()["log"]["frame_bytes"]
-    while frontier._log.frame_bytes < bytes_wanted:
+    made, rounds = frontier._log, frontier._rounds
+    bytes_wanted = log * made.frame_bytes
+    while made.frame_bytes < bytes_wanted or not 0 <= made.bytes_after(rounds.covered) - REPLAYED_BYTES < SPREAD_BYTES:
         frontier.release(frontier.lease(LEASED).tokens)
-    print(json.dumps({"log": frontier._log.frame_bytes}), flush=True)
-    frontier._rounds.join()  # a checkpoint that is ending
+        rounds.join()  # a checkpoint that is ending
+    print(json.dumps({"log": made.frame_bytes, "replayed": made.bytes_after(rounds.covered)}), flush=True)
     os.kill(os.getpid(), signal.SIGKILL)
 
 
