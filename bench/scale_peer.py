@@ -16,12 +16,13 @@ import numpy as np
 import numpy.typing as npt
 
 from bench.confined import join
-from bench.measuring import resident_bytes
+from bench.measuring import Spent, resident_bytes
 
 BYTES_PER_KEY = 4
 """Memory for a set on disk: two thirds of what the set in memory needs."""
 BATCH = 100_000
 SAMPLE = 1_000_000
+ALONE = 2_000
 PASS_KEYS_MAX = 10_000_000
 PASS_CALL_KEYS = 500_000
 PROGRESS_EVERY_SECONDS = 10
@@ -240,6 +241,9 @@ def measured(method: str, total: int, folder: Path, memory: int) -> dict[str, fl
     found |= {"memory": peak, "disk": _size(folder) / total, **seen.facts()}
     _say(method, found)
     if method == "on disk":
+        forget_pages(folder)
+        found |= _one_by_one(seen, total)
+        forget_pages(folder)
         found |= _in_one_pass(seen, total)
     seen.close()
     return found
@@ -254,22 +258,35 @@ def _size(folder: Path) -> int:
     return sum(512 * file.stat().st_blocks for file in folder.rglob("*") if file.is_file())
 
 
+def _one_by_one(seen: Seen, total: int) -> dict[str, float]:
+    """Checks of random known keys in calls of one key, after the pages of files were dropped."""
+    drawn = np.random.default_rng(3).integers(0, total, ALONE, np.uint64)
+    prepared = [seen.prepare(keys_of(drawn[place : place + 1])) for place in range(ALONE)]
+    spent, read = Spent(), read_bytes()
+    answers = [spent.call(lambda some=one: bool(seen.check(some)[0])) for one in prepared]
+    return _costs("alone", spent, read_bytes() - read, ALONE) | {"alone_wrong": answers.count(False)}
+
+
 def _in_one_pass(seen: Seen, total: int) -> dict[str, float]:
     """One comparison of many keys with everything on disk, 9 of 10 known, as DRUM makes it: in the order of the runs,
     in calls of about `PASS_CALL_KEYS`."""
     count = min(max(total // 10, 1), PASS_KEYS_MAX)
     pieces = -(-count // PASS_CALL_KEYS)
     progress = StepProgress("scale: pass", count)
-    spent, wrong = 0.0, 0
+    spent, read, wrong = Spent(), read_bytes(), 0
     for piece in range(pieces):
         some = np.concatenate(list(_drawn_of(piece, pieces, count, total)))
         prepared = seen.prepare(keys_of(some))
-        begun = time.process_time()
-        answers = seen.check(prepared)
-        spent += time.process_time() - begun
+        answers = spent.call(lambda keys=prepared: seen.check(keys))
         wrong += int(np.count_nonzero(answers != (some < np.uint64(total))))
         progress.add(len(some))
-    return {"pass": spent / count * 1e6, "pass_keys": count, "pass_wrong": wrong}
+    return _costs("pass", spent, read_bytes() - read, count) | {"pass_wrong": wrong}
+
+
+def _costs(way: str, spent: Spent, read: int, keys: int) -> dict[str, float]:
+    """Returns what each of these keys cost: CPU and wall microseconds, bytes read."""
+    cpu, wall = (seconds / keys * 1e6 for seconds in (spent.end().cpu, spent.wall))
+    return {f"{way}_keys": keys, f"{way}_cpu": cpu, f"{way}_wall": wall, f"{way}_read": read / keys}
 
 
 def _drawn_of(piece: int, pieces: int, count: int, total: int) -> Iterator[npt.NDArray[np.uint64]]:

@@ -269,6 +269,11 @@ def recall_all(frontier: Frontier) -> int:
     return count
 
 
+def _comparable(values: Iterable[object]) -> list[object]:
+    """Values that are equal where the facts are: a number that is absent is NaN, which equals nothing."""
+    return ["absent" if value != value else value for value in values]
+
+
 def everything(frontier: Frontier) -> list[object]:
     """All rows as a checkpoint would copy them, and the ledger: equal lists are equal states."""
     recall_all(frontier)
@@ -293,7 +298,7 @@ def everything_of(tables: Tables) -> list[object]:
             blocks = tables.copy(section, 0, rows)
             if section == CALLED and not blocks:
                 continue  # places that ended errands left
-            listed = [sorted(zip(*map(list, values), strict=True), key=repr) for _, values in blocks]
+            listed = [sorted(zip(*map(_comparable, values), strict=True), key=repr) for _, values in blocks]
             if section == AUTHORITIES:
                 listed = [[row for row in some if row[1] not in unknown] for some in listed]
             if section == ROBOTS_FILES:  # files without a user are being removed
