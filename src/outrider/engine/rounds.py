@@ -158,8 +158,8 @@ class Rounds:
         if self._failure.error is not None or self._ended():
             return
         if self.finisher is None and self.under_way is None:
-            if self._log.frame_bytes < self._looks_at:
-                return
+            if self._log.frame_bytes < self._looks_at and not self._machine.core.cooling.presses:
+                return  # questions may bring hosts back from disk, and add nothing to the log
             if self._unmerged and self._merger is None and self._log.frame_bytes >= self._merge_from:
                 self._unmerged = self._gives_room = False
                 self._merger = self._beside(self._merge)
@@ -203,8 +203,8 @@ class Rounds:
         self.finisher = self._beside(self._finish, round_, self._log.appended_lsn)
 
     def _look_later(self) -> None:
-        """If nothing is under way, nothing can be due before the log has grown by a small part of what makes a round or
-        a run due: so most short calls look no further."""
+        """If nothing is under way, no round and no run can be due before the log has grown. So short calls look once for
+        each small part of the log that makes them due."""
         threads = (self._merger, self._spilling, self.finisher)
         if self._unmerged or self._cooled or self.under_way is not None or any(threads):
             return
