@@ -6,6 +6,7 @@ caches.
 
 from __future__ import annotations
 
+import compileall
 import re
 import shutil
 import sys
@@ -14,14 +15,20 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from bench import crawl
-from bench.measuring import CACHE, ROOT, run
+from bench.measuring import CACHE, ROOT, ChildFailedError, run
 from bench.tables import Table, ratio
 from bench.webs import serving
 
 PROGRAM = "valgrind"
-COUNTING = (PROGRAM, "--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null")
+COUNTING = (
+    "env",
+    "PYTHONHASHSEED=0",
+    PROGRAM,
+    "--tool=cachegrind",
+    "--cache-sim=no",
+    "--cachegrind-out-file=/dev/null",
+)
 COUNTED = re.compile(r"I +refs: +([\d,]+)")
-HASHES = {"PYTHONHASHSEED": "0"}
 SECONDS_MAX = 1_200.0
 WEB = "small"
 QUEUES = 10_000
@@ -34,13 +41,22 @@ FEW_EACH, MANY_EACH = 4, 8
 
 def tables(sources: Mapping[str, Path]) -> Table:
     """Returns the instructions of each build by name for a page of a crawl, a new URL, and a lease with its report.
-    Raises ChildFailedError."""
+    If valgrind fails or is missing, the table has no rows, and says why."""
+    columns = ("instructions", *sources, "ratio")
+    try:
+        rows, notes = _counted(sources)
+    except ChildFailedError as error:
+        rows, notes = (), (" ".join(str(error).split())[-400:],)
+    return Table("builds.instructions", "Instructions of two builds, counted by valgrind", columns, rows, notes)
+
+
+def _counted(sources: Mapping[str, Path]) -> tuple[tuple[tuple[object, ...], ...], tuple[str, ...]]:
+    """Returns the rows and notes. Raises ChildFailedError."""
     if shutil.which(PROGRAM) is None:
-        notes = (f"{PROGRAM} is not installed, so nothing was counted.",)
-        return Table("builds.instructions", "Instructions of two builds", ("instructions",), (), notes)
+        raise ChildFailedError(f"{PROGRAM} is not installed, so nothing was counted.")
     CACHE.mkdir(parents=True, exist_ok=True)
-    for source in sources.values():
-        _frontier(source, each=1, visits=0, want=1)  # compiles modules: only the first process would need that
+    for source in (*sources.values(), ROOT / "bench"):
+        compileall.compile_dir(source, quiet=2)  # the first process that imports a module would compile it
     works: dict[str, Callable[[Path], float]] = {"frontier: a new URL": _new_url}
     works |= {f"frontier: lease + report, calls of {want:,}": _visits_of(want) for want in WANTS}
     rows = [_row(what, [work(source) for source in sources.values()]) for what, work in works.items()]
@@ -52,20 +68,19 @@ def tables(sources: Mapping[str, Path]) -> Table:
                 counts.append(counted(done.measured.said) / done.pages)
             rows.append(_row("crawl: a page, with the start of the program", counts))
         title = web.title
-    columns = ("instructions", *sources, "ratio")
     notes = (
         f"The frontier has {QUEUES:,} queues in memory. A visit is the difference of {FEW:,} and {MANY:,} visits,",
         f"a new URL that of {FEW_EACH} and {MANY_EACH} URLs in each queue.",
         f"The crawl is that of {title}.",
     )
-    return Table("builds.instructions", "Instructions of two builds, counted by valgrind", columns, tuple(rows), notes)
+    return tuple(rows), notes
 
 
 def counted(said: str) -> int:
-    """Returns the number of instructions in the output of the program. Raises ValueError without one."""
+    """Returns the number of instructions in the output of the program. Raises ChildFailedError without one."""
     found = COUNTED.search(said)
     if found is None:
-        raise ValueError(f"{PROGRAM} counted no instructions: {said[-400:]}")
+        raise ChildFailedError(f"{PROGRAM} counted no instructions: {said[-400:]}")
     return int(found[1].replace(",", ""))
 
 
@@ -90,7 +105,7 @@ def _frontier(source: Path, *, each: int, visits: int, want: int) -> int:
     sizes = ("--queues", str(QUEUES), "--each", str(each), "--visits", str(visits), "--want", str(want))
     done = run(
         [*COUNTING, sys.executable, "-m", "bench.frontier_engine", "calls", *sizes],
-        environment={"PYTHONPATH": f"{source}:{ROOT}", **HASHES},
+        environment={"PYTHONPATH": f"{source}:{ROOT}"},
         seconds_max=SECONDS_MAX,
     )
     return counted(done.said)

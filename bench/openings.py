@@ -3,9 +3,9 @@
     python -m bench openings [--queues N,N] [--urls N]
 
 One store has 400 URLs on each of 10,000 hosts, another as many after ten times the log, and a third 3 on each of a
-million. Each ends with leases and releases, until the last checkpoint began REPLAYED_BYTES of log before. `--queues`
-sets other numbers of hosts, and `--urls` measures one store with this number on a million hosts instead. Each reading
-is a process of its own, which changes nothing in the store.
+million. Each ends with a checkpoint, and leases and releases that make REPLAYED_BYTES of log. `--queues` sets other
+numbers of hosts, and `--urls` measures one store with this number on a million hosts instead. Each reading is a process
+of its own, which changes nothing in the store.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ SIZES = ((10_000, 400, 1), (10_000, 400, 10), (1_000_000, 3, 1))
 TURNS = 3
 SCHEDULES = "schedule-*.ckpt"
 LEASED = 1_000
-REPLAYED_BYTES, SPREAD_BYTES = 16 << 20, 1 << 20
-"""What each store has in its log after the start of its last checkpoint, and how much more at most."""
+REPLAYED_BYTES = 16 << 20
+"""What each store has in its log after its last checkpoint."""
 
 
 def tables(queues: Sequence[int] = (), urls: int | None = None) -> list[Table]:
@@ -138,15 +138,21 @@ def _fill(store: Path, hosts: int, each: int, log: int) -> None:
     for batch in batches(0, hosts * each, hosts):
         frontier.discover(batch)
         progress.add(len(batch))
-    if not frontier.statistics()["checkpoint"]["number"]:
-        frontier.checkpoint()  # a small store makes its first one late
-    made, rounds = frontier._log, frontier._rounds
-    bytes_wanted = log * made.frame_bytes
-    while made.frame_bytes < bytes_wanted or not 0 <= made.bytes_after(rounds.covered) - REPLAYED_BYTES < SPREAD_BYTES:
-        frontier.release(frontier.lease(LEASED).tokens)
-        rounds.join()  # a checkpoint that is ending
-    print(json.dumps({"log": made.frame_bytes, "replayed": made.bytes_after(rounds.covered)}), flush=True)
+    made = frontier._log
+    _log_more(frontier, log * made.frame_bytes)
+    frontier.checkpoint()
+    _log_more(frontier, made.frame_bytes + REPLAYED_BYTES)
+    covered = frontier.statistics()["checkpoint"]["start_lsn"]
+    print(json.dumps({"log": made.frame_bytes, "replayed": made.bytes_after(covered)}), flush=True)
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _log_more(frontier: Any, wanted: int) -> None:
+    """Leases and releases until the log has this number of bytes."""
+    while frontier._log.frame_bytes < wanted:
+        leases = frontier.lease(LEASED)
+        assert len(leases), "no URL is ready, so the log grows no more"
+        frontier.release(leases.tokens)
 
 
 def _stop(store: Path) -> None:

@@ -300,7 +300,7 @@ SNAPSHOT_PIECE_BYTES = 1 << 20
 CHANGELOG_WAITING_BYTES_MAX = 64 << 20  # frames that wait for the topic; more make a call wait
 CHANGELOG_RECORD_BYTES_MAX = 900_000  # below the 1,048,588 bytes that a broker accepts by default
 LOG_BYTES_BEFORE_CHECKPOINT = 64 << 20  # a round starts at max(this, half the last checkpoint)
-LOOKS_PER_ROUND = 4_096  # parts of that length; a call looks once in each of them whether a round is due
+LOOKS_PER_ROUND = 4_096  # parts of that or of the share of new records; calls look in each whether a round is due
 # frames with orders about crawls and queues: a round starts above this number, because each needs half a
 ORDERS_BEFORE_CHECKPOINT = 256  # millisecond in recovery; 2,000 crawls that were made and deleted needed two seconds
 CHECKPOINT_BYTES_PER_ORDER = 64 << 10  # a large checkpoint is worth more orders: writing it is as slow as reading

@@ -367,6 +367,23 @@ def test_many_more_hosts_than_fit_into_memory_go_cold_before_a_checkpoint_is_due
     assert 0 == world.frontier.statistics()["checkpoint"]["number"]
 
 
+def test_hosts_that_questions_bring_back_leave_with_a_call_that_logs_nothing(monkeypatch):
+    set_limits(monkeypatch, HOT_HOSTS_MIN=20, HOT_HOST_MEMORY_BYTES=1 << 40, LOG_BYTES_BEFORE_CHECKPOINT=8_000_000)
+    world = World()
+    hosts = [f"h{number}.com" for number in range(100)]
+    for ten in range(0, 100, 10):
+        visited(world, *[f"http://{host}/" for host in hosts[ten : ten + 10]])
+        world.frontier._rounds.join()
+    logged, returned = world.frontier._log.frame_bytes, 0
+    for host in hosts * 2:
+        before = cold(world)
+        world.frontier.host(host)
+        world.frontier.lease(0)
+        returned += max(before - cold(world), 0)
+        assert cold(world) >= 30
+    assert (logged, True) == (world.frontier._log.frame_bytes, returned >= 60)
+
+
 # -- verbs that look at all of them
 
 

@@ -158,8 +158,9 @@ class Rounds:
         if self._failure.error is not None or self._ended():
             return
         if self.finisher is None and self.under_way is None:
-            if self._log.frame_bytes < self._looks_at and not self._machine.core.cooling.presses:
-                return  # questions may bring hosts back from disk, and add nothing to the log
+            if self._nothing_is_due():
+                return
+            self._looks_at = 0
             if self._unmerged and self._merger is None and self._log.frame_bytes >= self._merge_from:
                 self._unmerged = self._gives_room = False
                 self._merger = self._beside(self._merge)
@@ -202,9 +203,18 @@ class Rounds:
         self._copying(None)
         self.finisher = self._beside(self._finish, round_, self._log.appended_lsn)
 
+    def _nothing_is_due(self) -> bool:
+        """Whether this call need not look further. Questions may bring hosts back from disk without a byte of log."""
+        return (
+            self._log.frame_bytes < self._looks_at
+            and not self._machine.core.cooling.presses
+            and not self._has_many_orders()
+        )
+
     def _look_later(self) -> None:
-        """If nothing is under way, no round and no run can be due before the log has grown. So short calls look once for
-        each small part of the log that makes them due."""
+        """If nothing is under way, rounds and runs become due by the growth of the log: the next look is after a small
+        part of what makes one due. New records are larger than their part of the log, which is packed, so the part
+        must be small."""
         threads = (self._merger, self._spilling, self.finisher)
         if self._unmerged or self._cooled or self.under_way is not None or any(threads):
             return
@@ -237,9 +247,9 @@ class Rounds:
     def _ended(self) -> bool:
         """Whether a round has finished since the last call; then it is the newest checkpoint."""
         if self._spilling is not None and not self._spilling.is_alive():
-            self._spilling, self._unmerged = None, True
+            self._spilling, self._unmerged, self._looks_at = None, True, 0
         if self._merger is not None and not self._merger.is_alive():
-            self._merger = None
+            self._merger, self._looks_at = None, 0
             if self._no_room_for_merge:
                 # A quota is not part of the free space: each attempt writes until it is used up, so they become rarer.
                 self._no_room_for_merge, self._unmerged = False, True
@@ -262,7 +272,7 @@ class Rounds:
         self.number, self.covered, self.bytes = self._finished
         self._orders = self._orders_begun
         self._finished = None
-        self._patience = self._run_patience = 0
+        self._patience = self._run_patience = self._looks_at = 0
         self._unmerged = True
         return True
 
