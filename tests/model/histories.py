@@ -110,6 +110,7 @@ class Url:
     state: str = "unknown"
     attempts: int = 0
     losses: int = 0
+    forgiven: int = 0  # losses before the last order to queue it again, which still count in its due
     error: str = ""
     ended: int = 0
     deleted: bool = False
@@ -201,6 +202,7 @@ class Model:
             return
         url, (due, priority) = held.url, held.requeue
         url.state, url.due = "leased", max(due, url.due if lost else self.now)
+        url.forgiven = url.losses if lost else 0
         url.attempts, url.losses = 0, 0
         url.priority = url.priority if priority is None else priority
         url.go("lease ended, requeued before", self.now_or_later(due))
@@ -402,7 +404,7 @@ class Model:
             for place, lease in enumerate(train):
                 url = self.named(lease)
                 assert url is self.queued(queue)[0], f"{url} is not the first of {self.queued(queue)}"
-                assert url.due <= self.now + url.losses, url
+                assert url.due <= self.now + max(url.losses, url.forgiven), url
                 assert self.now + place * gap == lease.not_before, lease
                 assert place == 0 or lease.not_before < lease.deadline, lease
                 assert (url.queue.key, url.attempts + 1, url.hops) == (lease.key, lease.attempt, lease.hops), lease
