@@ -87,7 +87,7 @@ def main(arguments: list[str] | None = None) -> int:
         type=lambda text: int(text.replace("_", "")),
         metavar="N",
         help="queued: URLs instead of 10000000; 100000000 needs half an hour and 30 GB of disk; openings: these on a "
-        "million hosts; 100000000 needs an hour and 20 GB",
+        "million hosts, and only openings after a kill; 100000000 needs half an hour and 20 GB",
     )
     parser.add_argument(
         "--memory",

@@ -4,8 +4,8 @@
 
 One store has 400 URLs on each of 10,000 hosts, another as many after ten times the log, and a third 3 on each of a
 million. Each ends with a checkpoint, and leases and releases that make REPLAYED_BYTES of log. `--queues` sets other
-numbers of hosts, and `--urls` measures one store with this number on a million hosts instead. Each reading is a process
-of its own, which changes nothing in the store.
+numbers of hosts. `--urls` measures only openings after a kill instead: of a store with this number on a million hosts,
+and of one with 3 on each, in turns. Each reading is a process of its own, which changes nothing in the store.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from bench.frontier_engine import KEYS, STARTED_AT, Rests
 from bench.made import batches
 from bench.measuring import CACHE, ROOT
 from bench.scale_peer import StepProgress
-from bench.tables import Table
+from bench.tables import Table, ratio
 from outrider import Frontier
 from outrider.engine.opening import read_store
 from outrider.limits import KEPT_URLS_MAX, MEMORY_BYTES
@@ -36,6 +36,7 @@ from outrider.storage.manifest import Manifest
 
 SIZES = ((10_000, 400, 1), (10_000, 400, 10), (1_000_000, 3, 1))
 """(hosts, URLs on each, log in multiples of that of the URLs)"""
+HOSTS, FEW_EACH = 1_000_000, 3
 TURNS = 3
 SCHEDULES = "schedule-*.ckpt"
 LEASED = 1_000
@@ -50,7 +51,7 @@ def tables(queues: Sequence[int] = (), urls: int | None = None) -> list[Table]:
     if queues:
         sizes = [(hosts, 3 if place else 400, 1) for place, hosts in enumerate(queues)]
     if urls is not None:
-        sizes = [(1_000_000, max(1, urls // 1_000_000), 1)]
+        return [_large(max(FEW_EACH, urls // HOSTS))]
     rows = []
     for size in sizes:
         path = Path(tempfile.mkdtemp(prefix="openings-", dir=CACHE))
@@ -71,6 +72,33 @@ def tables(queues: Sequence[int] = (), urls: int | None = None) -> list[Table]:
     return [
         Table("openings", "Openings after a kill, from a kept schedule, and by a scan", columns, tuple(rows), notes)
     ]
+
+
+def _large(each: int) -> Table:
+    """Returns a row for the few URLs, and one for these."""
+    path = Path(tempfile.mkdtemp(prefix="openings-", dir=CACHE))
+    try:
+        stores = {size: path / str(size) for size in (FEW_EACH, each)}
+        made = {
+            size: _child("fill", one / "store", HOSTS, size, 1, ends=-signal.SIGKILL) for size, one in stores.items()
+        }
+        readings: dict[int, list[dict[str, Any]]] = {size: [] for size in stores}
+        for _ in range(TURNS):
+            for size, one in stores.items():
+                readings[size].append(_child("open", one))
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+    few = _middle(readings[FEW_EACH])
+    rows = tuple(
+        (
+            *(HOSTS, HOSTS * size, made[size]["log"] / 1e6, made[size]["replayed"] / 1e6),
+            *(_middle(some), ratio(_middle(some), few), _middle(some, "peak")),
+        )
+        for size, some in readings.items()
+    )
+    columns = ("hosts", "URLs", "log MB", "replayed MB", "after a kill s", "to the first", "MB")
+    notes = (f"CPU seconds; the middle one of {TURNS} openings in turns. MB: the most memory of the process.",)
+    return Table("openings.large", "Openings after a kill, by the number of URLs", columns, rows, notes)
 
 
 def _row(path: Path, hosts: int, each: int, log: int) -> tuple[object, ...]:
@@ -128,7 +156,7 @@ def main() -> None:
     elif what == "stop":
         _stop(Path(path))
     else:
-        _read(Path(path))
+        _read(Path(path), rest=what == "read")
 
 
 def _fill(store: Path, hosts: int, each: int, log: int) -> None:
@@ -167,8 +195,8 @@ def _stop(store: Path) -> None:
     print(json.dumps({"checkpoint": noted - began, "stop": time.process_time() - noted}))
 
 
-def _read(path: Path) -> None:
-    """Reads the store in a folder. Tails are written next to it."""
+def _read(path: Path, *, rest: bool) -> None:
+    """Opens the store in a folder. Tails are written next to it. rest: reads the slots that the opening left, too."""
     files = Directory(path / "store", create=False, read_only=True)
     manifest = Manifest.load(files)
     assert manifest is not None
@@ -181,7 +209,8 @@ def _read(path: Path) -> None:
     how = "scanned" if restored.urls.scanned else "kept"
     if restored.urls.unread is not None:
         how = "later"
-        restored.urls.unread.read_all()
+        if rest:
+            restored.urls.unread.read_all()
     print(json.dumps({"seconds": seconds, "peak": peak, "all": time.process_time() - began - seconds, "how": how}))
     restored.close()
     log.close()
