@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -123,6 +123,7 @@ class Place:
     until: int = 0
     by_caller: bool = False
     moved: int = 0  # how many openings there had been when it arrived there
+    left: set[str | None] = field(default_factory=set)  # its addresses before, since the last of these openings
     failures: int = 0
 
 
@@ -282,6 +283,7 @@ class Judge:
     def located(self, host: str, address: str | None, seconds: float | None) -> None:
         """Notes where a host is, for this number of seconds; None: until the caller reports something else."""
         place = self.places[host]
+        place.left = {place.address, *(place.left if place.moved == self.openings else ())}
         place.address, place.by_caller, place.moved = address, seconds is None, self.openings
         place.until = 1 << 62 if seconds is None else self.told + int(seconds * SECOND)
 
@@ -334,7 +336,8 @@ class Judge:
         if not group.startswith("address "):
             return True
         place = self.places[request.host]
-        return place.address == group.removeprefix("address ") or place.moved == self.openings
+        address = group.removeprefix("address ")
+        return place.address == address or (place.moved == self.openings and address in place.left)
 
     def earliest(self, request: Request) -> int:
         """When the next of a stream may begin, as its holder reckons."""
