@@ -167,7 +167,8 @@ class FrontReturns:
         most = count
         while True:
             some = lines.first(key, most)
-            cold = np.flatnonzero(self._tables.cold.have_cards(some))[:count]
+            cold = np.flatnonzero(self._tables.cold.have_cards(some))
+            cold = cold[_first_places(some[cold])][:count]
             if len(cold) == count:
                 return some[cold], int(cold[-1]) + 1
             if len(some) < most:
@@ -249,6 +250,7 @@ class FrontReturns:
         while most > 0 and len(hashes := front.first(key, most)):
             most -= len(hashes)
             hosts = hashes[tables.cold.have_cards(hashes)]  # the others returned because a call named them
+            hosts = hosts[_first_places(hosts)]
             if len(hosts):
                 tables.recall(hosts)
                 parts.append(tables.hosts.first_queue[tables.hosts.find(hosts)])
@@ -274,6 +276,12 @@ class FrontReturns:
         for key in self._returned.keys() - self._tables.cold.front.keys:
             del self._returned[key]
         return np.isin(queues, np.concatenate((self._oldest, *self._returned.values())))
+
+
+def _first_places(hashes: Hashes) -> npt.NDArray[np.intp]:
+    """The first place of each hash. A host that a call named and that left again is in its line twice: returned twice,
+    it would be leased twice at once."""
+    return np.sort(np.unique(hashes, return_index=True)[1])
 
 
 _NO_QUEUES = np.zeros(0, np.uint32)
