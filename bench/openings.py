@@ -41,7 +41,7 @@ TURNS = 3
 SCHEDULES = "schedule-*.ckpt"
 LEASED = 1_000
 REPLAYED_BYTES = 16 << 20
-"""What each store has in its log after its last checkpoint."""
+"""The length of the log after the last checkpoint of each store."""
 
 
 def tables(queues: Sequence[int] = (), urls: int | None = None) -> list[Table]:
