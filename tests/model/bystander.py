@@ -149,6 +149,7 @@ class Judge:
         self.now = self.told = now
         self.crawls: dict[str, Crawl] = {"default": Crawl("default")}
         self.queues: set[Queue] = set()
+        self.completed: set[Queue] = set()  # queues that may have no URL but those that a program put as done
         self.words: dict[str, list[Word]] = defaultdict(list)
         self.robots: dict[str, Known] = {}
         self.led_to: set[str] = set()  # hosts to which a robots.txt of another host redirected
@@ -190,10 +191,18 @@ class Judge:
 
     def queue(self, crawl: str | None, key: str | None, url: str) -> Queue:
         """The queue of a URL that was found, known from now on."""
-        host = server_of(url)
-        found = Queue(self.crawl(crawl), plain(key) if key else host, host)
+        found = self._named(crawl, key, url)
         self.queues.add(found)
         return found
+
+    def completed_queue(self, crawl: str | None, url: str) -> None:
+        """Notes the queue of a URL that a program put as done: nothing waits there, but its rules apply to requests on
+        behalf of other hosts."""
+        self.completed.add(self._named(crawl, None, url))
+
+    def _named(self, crawl: str | None, key: str | None, url: str) -> Queue:
+        host = server_of(url)
+        return Queue(self.crawl(crawl), plain(key) if key else host, host)
 
     def said(self, what: str, value: Any, key: str | None, crawl: str | None) -> None:
         """Notes an order of an operator that the frontier accepted."""
@@ -201,7 +210,7 @@ class Judge:
             self.crawl(crawl).paused = value
             return
         of = self.crawl(crawl) if crawl is not None or key is None else None
-        word = Word(value, plain(key) if key else None, of, frozenset(self.queues))
+        word = Word(value, plain(key) if key else None, of, frozenset(self.queues | self.completed))
         meant = [queue for queue in self.queues if word.about(queue)]
         for queue in meant if what == "delay" else ():
             self.rest_under_way(queue, self.settings.delay if value is None else value)
@@ -467,7 +476,8 @@ class Judge:
             self.errand_obeys(request, request.host, hop=True)
 
     def errand_obeys(self, errand: object, host: str, *, hop: bool = False) -> None:
-        queues = [queue for queue in self.queues if queue.host == host and not queue.crawl.gone]
+        known = self.queues | self.completed if hop else self.queues
+        queues = [queue for queue in known if queue.host == host and not queue.crawl.gone]
         if queues:
             free = any(self.forbids(queue, hop=hop) is None for queue in queues)
             self.demand("errands obey", free, errand, f"{host} is paused or blocked")

@@ -488,7 +488,9 @@ class Operated:
             codes = self.frontier.put(records)
             self.tell(records, codes)
             for record, code in zip(records, codes, strict=True):
-                if str(code) == "new" and state != "done":
+                if str(code) == "new" and state == "done":
+                    self.judge.completed_queue(crawl, record["url"])
+                elif str(code) == "new":
                     self.judge.queue(crawl, None, record["url"])
 
     def set_address(self) -> None:

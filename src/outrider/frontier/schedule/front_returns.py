@@ -279,8 +279,8 @@ class FrontReturns:
 
 
 def _first_places(hashes: Hashes) -> npt.NDArray[np.intp]:
-    """The first place of each hash. A host that a call named and that left again is in its line twice: returned twice,
-    it would be leased twice at once."""
+    """Returns the first place of each hash. A host that a call named and that left again is in its line twice: if it
+    returned twice, it would be leased twice at once."""
     return np.sort(np.unique(hashes, return_index=True)[1])
 
 
