@@ -114,6 +114,18 @@ def test_a_woken_url_is_not_there_twice_after_a_crash(world):
     assert sorted(URLS) == sorted(drained(world))
 
 
+def test_a_host_that_left_again_after_a_call_named_it_returns_once(world):
+    """It has two places in its line. Offered twice, it would be leased twice in a call."""
+    gone_cold(world, *URLS)
+    gone_cold(world, "http://h0.com/again")
+    machine = world.inspect()
+    (key,) = machine.tables.cold.front.keys
+    assert len(machine.tables.cold.front) == 13
+    queues = machine.core.front._recall(key, 100).tolist()
+    assert (12, 12) == (len(queues), len(set(queues)))
+    assert {"queued": 13} == world.counts()
+
+
 def test_a_url_that_comes_due_at_a_cold_host_with_urls_is_queued_there(world):
     gone_cold(world, *URLS, Link("http://h0.com/late", not_before=START + 5_000_000))
     world.clock.move(6)

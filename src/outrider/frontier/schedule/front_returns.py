@@ -25,7 +25,7 @@ from outrider.frontier.schedule.host_schedule import HostSchedule
 from outrider.frontier.state.crawls import CrawlState
 from outrider.frontier.state.hosts import Rows
 from outrider.frontier.state.tables import Tables
-from outrider.frontier.stores.front_tier import GroupLines, Hashes, Key
+from outrider.frontier.stores.front_tier import GroupLines, Hashes, Key, first_places
 from outrider.limits import (
     FRONT_GROUP_LOOKS,
     FRONT_GROUPS_AT_ONCE,
@@ -168,7 +168,7 @@ class FrontReturns:
         while True:
             some = lines.first(key, most)
             cold = np.flatnonzero(self._tables.cold.have_cards(some))
-            cold = cold[_first_places(some[cold])][:count]
+            cold = cold[first_places(some[cold])][:count]
             if len(cold) == count:
                 return some[cold], int(cold[-1]) + 1
             if len(some) < most:
@@ -250,7 +250,7 @@ class FrontReturns:
         while most > 0 and len(hashes := front.first(key, most)):
             most -= len(hashes)
             hosts = hashes[tables.cold.have_cards(hashes)]  # the others returned because a call named them
-            hosts = hosts[_first_places(hosts)]
+            hosts = hosts[first_places(hosts)]
             if len(hosts):
                 tables.recall(hosts)
                 parts.append(tables.hosts.first_queue[tables.hosts.find(hosts)])
@@ -276,12 +276,6 @@ class FrontReturns:
         for key in self._returned.keys() - self._tables.cold.front.keys:
             del self._returned[key]
         return np.isin(queues, np.concatenate((self._oldest, *self._returned.values())))
-
-
-def _first_places(hashes: Hashes) -> npt.NDArray[np.intp]:
-    """Returns the first place of each hash. A host that a call named and that left again is in its line twice: if it
-    returned twice, it would be leased twice at once."""
-    return np.sort(np.unique(hashes, return_index=True)[1])
 
 
 _NO_QUEUES = np.zeros(0, np.uint32)

@@ -62,6 +62,12 @@ def _key_of(number: int) -> Key:
     return Key(number >> 10, number >> 2 & 0xFF, bool(number & 2), bool(number & 1))
 
 
+def first_places(hashes: Hashes) -> npt.NDArray[np.intp]:
+    """Returns the first place of each hash. A host that a call named and that left again is in its line twice: if it
+    returned twice, it would be leased twice at once."""
+    return np.sort(np.unique(hashes, return_index=True)[1])
+
+
 class _Batch:
     """Hosts of one line that return before later ones. Their records are in the order of their hashes on disk, so they
     return in this order, and a block is read once for many of them. It takes hosts until the first one returns."""
@@ -132,7 +138,7 @@ class _Line:
         """Removes hosts for which `waits` is false, and second places of a host."""
         hashes, numbers = self.first(len(self)), np.array(self._numbers[self._at :], np.uint32)
         self.remove(len(hashes))
-        places = np.sort(np.unique(hashes, return_index=True)[1])
+        places = first_places(hashes)
         places = places[waits(hashes[places])]
         self.add(hashes[places], numbers[places])
 
